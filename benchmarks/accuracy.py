@@ -66,7 +66,7 @@ EVERY = 4
 UNTOLD: dict[tuple[str, str], dict[str, float]] = {
     ("tensor_parallel", "trtllm"): {"layer_tp_us": 8.0},
     ("tensor_parallel", "vllm on b200"): {"layer_tp_us": 8.0},
-    ("64B to 90B", "trtllm"): {"products_fp8": 1.0, "products_fp8_long": 1.2},
+    ("64B to 90B", "trtllm"): {"products_fp8_long": 1.2},
     ("90B to 256B", "trtllm"): {"experts_spread": 1.0, "experts_token_us": 0.1, "experts_layer_us": 0.0},
 }
 """Trait or its value, and engine -> the coefficients that only servers of that value tell, because those left share it
@@ -75,6 +75,7 @@ COEFFICIENTS = (
     "products_fp8",
     "products_fp8_long",
     "layer_tp_us",
+    "quantize_us",
     "moved",
     "experts_spread",
     "experts_mxfp4",

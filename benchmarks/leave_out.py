@@ -60,7 +60,7 @@ def idle_of(run: Run) -> set[str]:
     if pool.tensor_parallel == 1:
         idle.add("layer_tp_us")
     if pool.model.weight_bytes != 1.0:
-        idle |= {"products_fp8", "products_fp8_long"}
+        idle |= {"products_fp8", "products_fp8_long", "quantize_us"}
     return idle
 
 

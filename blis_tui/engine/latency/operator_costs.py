@@ -49,7 +49,7 @@ from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import ln
 from blis_tui.engine.latency.operator_kernels import marlin_experts, read_again_us, runs_marlin, sinks_factor, sparse_us
 from blis_tui.engine.latency.operator_layers import layers_of
-from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, touched_experts, worst
+from blis_tui.engine.latency.operator_tables import FP8_UNITS, SPREAD_EXPERTS, Curve, tables_in, touched_experts, worst
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.model import AllToAll
 from blis_tui.model.keys import SMALLEST
@@ -170,6 +170,7 @@ class Rest:
     products_fp8: float = 1.0
     products_fp8_long: float = 1.2
     layer_tp_us: float = 8.0
+    quantize_us: float = 0.75
     moved: float = 1.8
     experts_fp8_channel: float = 0.95
     experts_spread: float = 1.0
@@ -223,8 +224,7 @@ class OperatorSettings:
         maximum=1000,
     )
     products_fp8: float | None = setting(
-        "The same of FP8 products of up to 512 tokens. Default: 1 for vLLM; for TensorRT-LLM, whose kernels read"
-        " weights faster, 0.95 on Hopper and 0.88 on Blackwell.",
+        "The same of FP8 products of up to 512 tokens. Default: 1.",
         default=None,
         minimum=SMALLEST,
         maximum=1000,
@@ -238,8 +238,16 @@ class OperatorSettings:
     )
     layer_tp_us: float | None = setting(
         "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
-        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 6"
-        " for vLLM where a model has experts, whose sums are none.",
+        " Default: 8 for vLLM, 6.5 with FP8 products; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm"
+        " are one kernel; there 6 for vLLM where a model has experts, whose sums are none.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    quantize_us: float | None = setting(
+        "Quantizing what an FP8 product multiplies, per product (us). Default: 3 for vLLM on Blackwell, where it is a"
+        " kernel of its own; 0.75 elsewhere, as most are part of the kernel before; 0 for TensorRT-LLM, which always"
+        " does so, and on GPUs without FP8 units.",
         default=None,
         minimum=0,
         maximum=10**9,
@@ -366,6 +374,7 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
         "tensorrt-llm": Rest(
             products_fp8_long=1.0,
             layer_tp_us=0.0,
+            quantize_us=0.0,
             experts_token_us=0.05,
             queue_us=9000.0,
             request_us=9000.0,
@@ -378,29 +387,36 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
 
 _ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
 """On Blackwell, all-reduces include the adjacent norms."""
+_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"quantize_us": 3.0})
+"""The kernel alone was measured to take 2.2 to 2.6 us (PyPI ``aiconfigurator-core``, ``quantize/vllm``)."""
 _SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
 """The sum over experts is one of a layer's two all-reduces, and is not fused that way."""
 _VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0, "attention_16_bit": True})
-_TENSORRT_LLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.95})
-_TENSORRT_LLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.88})
-"""vLLM's FP8 products reach 64 % of the memory bandwidth, where those of 16 bits reach 83 % (Hopper: 75 and 86 %)."""
+_NARROW: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.5})
+"""vLLM with FP8 products, whose quantizing counts apart."""
 
 
-def rest_of(settings: OperatorSettings, capability: float, *, sparse: bool = False) -> Rest:
+def rest_of(settings: OperatorSettings, capability: float, *, sparse: bool = False, narrow: bool = False) -> Rest:
     """Return the coefficients in force: those set explicitly, otherwise those of the engine on that GPU.
 
     Args:
         settings: the settings.
         capability: the GPU's compute capability.
         sparse: whether the model has experts.
+        narrow: whether its dense products are of FP8.
     """
     preset = asdict(_PRESETS[settings.engine])
     vllm = settings.engine == "vllm"
+    if vllm and narrow:
+        preset |= _NARROW
     if 10 <= capability < 12:
-        of_engine = _SPARSE_VLLM_ON_BLACKWELL if vllm and sparse else {} if vllm else _TENSORRT_LLM_ON_BLACKWELL
-        preset |= {**_ON_BLACKWELL, **of_engine}
-    elif 9 <= capability < 10:
-        preset |= _VLLM_ON_HOPPER if vllm else _TENSORRT_LLM_ON_HOPPER
+        preset |= _ON_BLACKWELL
+        if vllm:
+            preset |= {**_VLLM_ON_BLACKWELL, **(_SPARSE_VLLM_ON_BLACKWELL if sparse else {})}
+    elif 9 <= capability < 10 and vllm:
+        preset |= _VLLM_ON_HOPPER
+    elif capability < FP8_UNITS:
+        preset["quantize_us"] = 0.0
     said = {name: getattr(settings, name) for name in preset}
     return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})
 
@@ -449,7 +465,8 @@ class OperatorCosts:
         self.gpu_figures = tables.figures
         """Figures of the GPU on which the operators were measured, by their path in Hardware documents."""
         self.layers = layers = layers_of(model, split)
-        self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
+        narrow = any(product.weights == "fp8" for product in layers.products)
+        self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0, narrow=narrow)
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts = {"products": self._products(tables)}
         if layers.expert_layers:
@@ -484,8 +501,8 @@ class OperatorCosts:
         for product in self.layers.products:
             own = tables.gemm(product.weights, product.n, product.k)
             if product.weights == "fp8":
-                own = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long)
-                found.append((product.times, own))
+                scaled = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long, rest.quantize_us)
+                found.append((product.times, scaled))
             else:
                 found.append((product.times * rest.products, own))
         return found
@@ -645,12 +662,12 @@ def _of_the_busiest(curve: Curve, busiest: Busiest) -> Curve:
     return replace(curve, times_us=times, measured_up_to=curve.measured_up_to / busiest.share(curve.measured_up_to))
 
 
-def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:
-    """Scale a curve by one factor within CUDA graph sizes and another beyond, without letting it fall."""
+def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float, more_us: float) -> Curve:
+    """Scale a curve by one factor within CUDA graph sizes and another beyond, never falling, and add a constant."""
     times, most = list[float](), 0.0
     for size, time in zip(curve.sizes, curve.times_us, strict=True):
         most = max(most, time * (inside if size <= _GRAPHS[-1] else beyond))
-        times.append(most)
+        times.append(most + more_us)
     return replace(curve, times_us=tuple(times))
 
 

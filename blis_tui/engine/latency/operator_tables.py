@@ -213,7 +213,7 @@ EXPERTS_LAUNCH_US: Final = 30.0
 _WIDENED: Final = 1.2
 """8-bit weights on GPUs without units for them: Marlin's kernel reads half the bytes of 16-bit weights and widens them,
 which takes this many times as long as reading alone."""
-_FP8_UNITS: Final = 8.9
+FP8_UNITS: Final = 8.9
 """Least compute capability that has such units."""
 _BLOCK: Final = 128
 """Width of a block of FP8 weights that shares one scale."""
@@ -388,7 +388,7 @@ class OperatorTables:
 
     def _widened(self, kind: str) -> float:
         """Return how many times longer a product takes because the GPU has no units for weights of a type."""
-        return _WIDENED if kind == "fp8" and self.capability < _FP8_UNITS else 1.0
+        return _WIDENED if kind == "fp8" and self.capability < FP8_UNITS else 1.0
 
     def peak_per_us(self, kind: str) -> float:
         """Return the peak rate of the units for a type, in operations per microsecond; 0 = unknown."""

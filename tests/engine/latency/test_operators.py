@@ -550,6 +550,38 @@ def test_long_products_of_vllm_take_as_much_more_as_its_servers_did() -> None:
     assert len({prefilling(one, 4096) for one in wide}) == 1
 
 
+@pytest.mark.parametrize(("gpu", "each"), [("h200", 0.75), ("b200", 3.0), ("l40s", 0.75), ("a100-80", 0.0)])
+def test_what_an_fp8_product_multiplies_is_quantized_in_each_step(gpu: str, each: float) -> None:
+    """Once per product, whatever the step has; where there are no units for FP8, nothing is quantized."""
+    name = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
+    split = 4 if gpu in ("l40s", "a100-80") else 2
+    usual, without = (steps(name, gpu, split, **one) for one in ({}, {"latency__quantize_us": 0}))
+    narrow = fsum(one.times for one in usual.costs.layers.products if one.weights == "fp8")
+    assert narrow > 48 * 3
+    for duration in (lambda one: decoding(one, 8, 1000), lambda one: prefilling(one, 4096)):
+        assert duration(usual) - duration(without) == pytest.approx(each * narrow, abs=2)
+    sixteen = [steps("llama-3.1-70b-instruct", gpu, split, **one) for one in ({}, {"latency__quantize_us": 50})]
+    assert decoding(sixteen[0], 8, 1000) == decoding(sixteen[1], 8, 1000)
+
+
+def test_sums_beside_fp8_products_wait_less() -> None:
+    """6.5 us a layer and doubling instead of 8, as quantizing counts apart."""
+    for name, layers, each in (
+        ("llama-4-scout-17b-16e-instruct-fp8-dynamic", 48, 6.5),
+        ("llama-3.1-70b-instruct", 80, 8),
+    ):
+        usual, without = (steps(name, "h200", 4, **one) for one in ({}, {"latency__layer_tp_us": 0}))
+        assert decoding(usual, 8, 1000) - decoding(without, 8, 1000) == pytest.approx(2 * layers * each, abs=2)
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "l40s", "rtx-pro-6000"])
+def test_no_fp8_product_takes_longer_than_one_of_more_tokens(gpu: str) -> None:
+    table = read_tables(gpu)["gemm"]["fp8"]  # type: ignore[index]
+    for row in table["us"]:
+        times = [float(one) for one in row.split() if one != "-"]
+        assert times == sorted(times)
+
+
 def test_short_products_of_tensorrt_llm_take_a_share_and_never_more_than_long_ones() -> None:
     name = "llama-4-scout-17b-16e-instruct-fp8-dynamic"
     engine = {"latency__engine": "tensorrt-llm", "latency__layer_tp_us": 0}
