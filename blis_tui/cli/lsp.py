@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from blis_tui.base.errors import InputError
+from blis_tui.base.errors import InputError, install_command
 from blis_tui.base.standard_output import standard_output
 from blis_tui.cli.help import Command
 from blis_tui.cli.standard_streams import reported
@@ -19,14 +19,14 @@ def lsp() -> None:
 
     Completion with units and defaults, what `explain` says under the cursor, the errors of `check` while you type,
     quick fixes, the files behind names, the layout of `spec fmt`; above an experiment: run, golden, plan. An editor
-    starts it; docs/editors.md says how. It needs the extra `lsp`: pip install 'blis-tui[lsp]'.
+    starts it; docs/editors.md says how. It needs the extra `lsp`.
     """
     try:
         from blis_tui.cli.language_server import server  # noqa: PLC0415  (pygls is an extra)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise InputError("the language server needs pygls", help="pip install 'blis-tui[lsp]'") from error
+        raise InputError("the language server needs pygls", help=install_command("lsp")) from error
     results = standard_output()
     if results is None or sys.stdin is None:
         raise InputError("the language server needs standard input and output, which are closed")

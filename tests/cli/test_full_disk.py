@@ -99,5 +99,17 @@ def test_everything_is_as_it_was_before(command: str, made: Path, monkeypatch: p
 
 def test_all_commands_that_write_are_here() -> None:
     """Except those without a file, servers, which have tests of their own, and what writes as `spec fmt` does."""
-    without = {"upgrade", "tui", "serve", "serve-api", "diff", "whatif", "observe", "check", "explain", "completion"}
+    without = {
+        "upgrade",
+        "tui",
+        "serve",
+        "serve-api",
+        "diff",
+        "whatif",
+        "observe",
+        "check",
+        "explain",
+        "completion",
+        "lsp",
+    }
     assert {one.split()[0] for one in WRITING} == set(COMMANDS) - without

@@ -83,8 +83,9 @@ def test_a_benchmark_without_times_is_replayed_at_a_rate(tmp_path: Path) -> None
 def test_names_from_elsewhere_lead_somewhere() -> None:
     assert "did you mean `weighted`?" in blis("run", "quickstart", "--set", "policy.routing=prefix-aware").stderr
     unknown = blis("run", "quickstart", "--set", "model=llama-3.3-70b-fp8").stderr
-    assert "spec import model config.json --name llama-3.3-70b-fp8" in " ".join(unknown.split())
-    assert "`llama-3.1-70b-instruct`" in unknown
+    assert "did you mean `llama-3.3-70b-instruct-fp8`?" in unknown
+    unknown = blis("run", "quickstart", "--set", "model=acme-70b").stderr
+    assert "spec import model config.json --name acme-70b" in " ".join(unknown.split())
 
 
 def test_all_errors_can_be_seen(tmp_path: Path) -> None:

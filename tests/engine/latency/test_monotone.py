@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.source import as_map
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.spec.library import names
+from blis_tui.spec.library import find, names
 from blis_tui.spec.operator_files import tables_of
+from blis_tui.spec.read import read_document
 from tests.builders import request
 
 if TYPE_CHECKING:
@@ -20,13 +22,27 @@ if TYPE_CHECKING:
 TOKENS = (1, 2, 3, 8, 16, 33, 64, 100, 200, 257, 400, 512, 513, 600, 1024, 1500, 2048, 4096, 6000, 8192)
 CONTEXTS = (1, 10, 100, 128, 129, 500, 1000, 4000, 8000, 16_000, 64_000)
 BATCHES = (1, 2, 3, 4, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256)
+
+
+def one_of_each_kind() -> list[str]:
+    """Of models of the same family with the same type of weights, which differ in size alone, one."""
+    found: dict[object, str] = {}
+    for name in names("Model"):
+        path = find("Model", name)
+        assert path is not None
+        config = as_map(read_document(path).get("config"))
+        found.setdefault((config["model_type"], str(config.get("quantization_config"))), name)
+    return list(found.values())
+
+
 GPUS = names("Hardware")
+MODELS = one_of_each_kind()
 SPLITS = cycle((1, 2, 4, 8))
 DIVIDED = {"qwen2.5-7b-instruct": 4, "phi-4": 2, "llama-3.2-3b-instruct": 4}
 """Models whose heads some numbers of GPUs do not divide."""
 CASES = [
     (model, gpu, DIVIDED.get(model, split), kind)
-    for (model, gpu, kind), split in zip(product(names("Model"), GPUS, ("operators", "fitted")), SPLITS, strict=False)
+    for (model, gpu, kind), split in zip(product(MODELS, GPUS, ("operators", "fitted")), SPLITS, strict=False)
     if kind == "fitted" or tables_of(gpu)
 ]
 
@@ -51,7 +67,7 @@ def taken(latency: StepTimeModel, new: int, before: int = 0, decodes: int = 0, c
     return latency.step_time_us(StepLoad(chunks, decodes, decodes * context))
 
 
-@pytest.mark.parametrize("model", names("Model"))
+@pytest.mark.parametrize("model", MODELS)
 def test_more_work_takes_no_less_time(model: str) -> None:
     for case in CASES:
         if case[0] != model:

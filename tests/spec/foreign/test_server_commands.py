@@ -82,9 +82,9 @@ def test_what_a_simulation_lacks_is_said() -> None:
 
 
 def test_a_quantised_name_is_the_model_with_other_weights() -> None:
-    found, _ = vllm("vllm serve Qwen/Qwen3-14B-FP8")
+    found, _ = vllm("vllm serve Qwen/Qwen3-4B-FP8")
     assert found["model"]["config"]["quantization_config"] == {"quant_method": "fp8"}
-    served, whole = (blis_tui.load({**found, "model": model}).pools[0].model for model in (found["model"], "qwen3-14b"))
+    served, whole = (blis_tui.load({**found, "model": model}).pools[0].model for model in (found["model"], "qwen3-4b"))
     assert (served.weight_bytes, whole.weight_bytes) == (1.0, 2.0)
     assert served.hidden_size == whole.hidden_size
 

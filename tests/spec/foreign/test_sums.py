@@ -40,7 +40,7 @@ def test_sums_of_known_numbers_are_computed(tmp_path: Path, written: str, value:
     assert re.search(rf"max_num_seqs: {value}\b", done.text)
 
 
-@pytest.mark.parametrize("written", ["$((A / 0))", "$((2 +))", "$((2 ** 3))", "$((C + 1))", "$((1 < 2))", "$(((1))"])
+@pytest.mark.parametrize("written", ["$((A / 0))", "$((2 +))", "$((2 ** 3))", "$((C + 1))", "$(((1))"])
 def test_what_is_no_sum_is_quoted_as_it_is_written(tmp_path: Path, written: str) -> None:
     path = tmp_path / "start.sh"
     path.write_text(f"A=8\nvllm serve Qwen/Qwen3-14B --max-num-seqs {written}\n", encoding="utf-8")
