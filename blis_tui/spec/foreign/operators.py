@@ -110,8 +110,10 @@ _HUGGINGFACE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Arguments of KServe's Hugging Face server -> vLLM's."""
 _DEFAULT_SCORERS: Final = (("prefix-affinity", 2), ("load-aware", 1))
-"""KServe 0.16, of its scheduler without a configuration."""
-_SCHEDULED: Final = ("`prefix-affinity` 2, `load-aware` 1", "`queue-depth` for each role")
+"""Of a scheduler without a configuration, for each role alike: KServe, ``controller/v1alpha1/llmisvc/scheduler.go`` at
+0217bdab. Later releases take filters and scorers that are not simulated."""
+_DEFAULT_THRESHOLD: Final = 100
+"""There, too: prompts with no more tokens that are not cached go to decode instances at once."""
 
 
 def model_of(uri: str) -> str:
@@ -146,10 +148,14 @@ def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
     if configs:
         done.pick(configs)
     elif "scheduler" in router:
-        done.note(Fate.APPROXIMATED, "scheduler", f"KServe's own configuration decides: {_SCHEDULED[bool(prefill)]}")
+        taken = ", ".join(f"`{kind}` {weight}" for kind, weight in _DEFAULT_SCORERS)
+        split = f"; prompts of more than {_DEFAULT_THRESHOLD} uncached tokens are split" if prefill else ""
+        done.note(Fate.APPROXIMATED, "scheduler", f"KServe's own configuration decides: {taken}{split}")
         scorers: list[Json] = [{"kind": kind, "weight": weight} for kind, weight in _DEFAULT_SCORERS]
-        queues: Json = {"kind": "weighted", "scorers": ["queue-depth"]}
-        done.keys["policy.routing"] = queues if prefill else {"kind": "weighted", "scorers": scorers}
+        done.keys["policy.routing"] = {"kind": "weighted", "scorers": scorers}
+        if prefill:
+            decider: Json = {"kind": "prefix-threshold", "threshold_tokens": _DEFAULT_THRESHOLD}
+            done.keys["cluster.disaggregation.decider"] = decider
 
 
 def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None:

@@ -89,7 +89,10 @@ def test_beside_the_servers() -> None:
     }
     assert "it looks at `vllm:num_requests_waiting` (target 5)" in notes
     assert found["engine"]["lora"] == {"max_loras": 2}
-    assert "KServe's own configuration decides: `queue-depth` for each role" in of_folder("kserve")[1]
+    assert (
+        "KServe's own configuration decides: `prefix-affinity` 2, `load-aware` 1; prompts of more than 100 uncached"
+        in of_folder("kserve")[1]
+    )
     assert "it weighs cached blocks and load equally" in of_folder("dynamo")[1]
     found, notes = of_folder("two-roles")
     assert (found["workload"]["requests"], found["workload"]["rate_per_s"]) == (600, 6.0)
