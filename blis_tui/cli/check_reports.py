@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from blis_tui._version import __version__
 from blis_tui.base.canonical import to_json
@@ -174,7 +176,7 @@ def _rule_of(policy: Checked) -> str:
 
 def _result(one: Diagnostic, rule: int) -> dict[str, object]:
     message = "\n".join([one.message, *one.notes, *([f"help: {one.help}"] if one.help else [])])
-    place: dict[str, object] = {"artifactLocation": {"uri": one.file.replace("\\", "/")}}
+    place: dict[str, object] = {"artifactLocation": {"uri": _uri(one.file)}}
     if one.line:
         place["region"] = {"startLine": one.line, "startColumn": one.column, "endColumn": one.end_column}
     return {
@@ -184,6 +186,12 @@ def _result(one: Diagnostic, rule: int) -> dict[str, object]:
         "message": {"text": message},
         "locations": [{"physicalLocation": place}],
     }
+
+
+def _uri(file: str) -> str:
+    """Return a file's name as a URI: relative ones are of the working directory, the root of a repository in CI."""
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
 
 
 FORMATS: Final = {"json": as_json, "junit": as_junit, "sarif": as_sarif}

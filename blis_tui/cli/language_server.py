@@ -132,13 +132,12 @@ def _last_keys(found: Cursor) -> list[Key]:
 
 def _key_item(name: str, key: Key) -> types.CompletionItem:
     whole = bool(key.children) and not key.document and key.type == "map"
-    text = f"{name}:\n" if whole else f"{name}: "
     return types.CompletionItem(
         label=name,
         kind=types.CompletionItemKind.Property,
         detail=_facts(key),
         documentation=types.MarkupContent(types.MarkupKind.Markdown, _about(key)),
-        insert_text=text.rstrip("\n"),
+        insert_text=f"{name}:" if whole else f"{name}: ",
     )
 
 

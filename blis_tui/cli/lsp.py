@@ -26,7 +26,7 @@ def lsp() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise InputError("the language server needs pygls", help=install_command("lsp")) from error
+        raise click.UsageError(f"this needs an extra package: {install_command('lsp')}") from error
     results = standard_output()
     if results is None or sys.stdin is None:
         raise InputError("the language server needs standard input and output, which are closed")

@@ -43,7 +43,8 @@ def test_sarif_has_each_problem_at_its_place(paths: list[str]) -> None:
     for result, one in zip(run["results"], expected, strict=True):
         (place,) = (each["physicalLocation"] for each in result["locations"])
         assert rules[result["ruleIndex"]] == result["ruleId"] == one["code"]
-        assert place["artifactLocation"]["uri"] == one["file"]
+        assert place["artifactLocation"]["uri"] == Path(one["file"]).as_uri()
+        assert "%3C" in place["artifactLocation"]["uri"]  # the name has a `<`
         region = {"startLine": one["line"], "startColumn": one["column"], "endColumn": one["end_column"]}
         assert place["region"] == region
         assert result["message"]["text"].startswith(one["message"])

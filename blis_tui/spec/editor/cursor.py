@@ -97,8 +97,7 @@ def _children(key: Key, value: str) -> Iterator[tuple[str, Key]]:
 
 def rows_of(lines: Sequence[str]) -> list[Row]:
     """Return the lines that have a key or begin an entry of a list, but not those inside of a value."""
-    found, inside = list[Row](), -1
-    """Lines that are indented by more than ``inside`` belong to a text in block style."""
+    found, inside = list[Row](), -1  # lines that are indented by more belong to a text in block style
     for number, line in enumerate(lines):
         text = line.rstrip()
         indent = len(text) - len(text.lstrip(" "))
