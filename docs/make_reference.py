@@ -26,9 +26,8 @@ from blis_tui.spec.authoring.explain import explain
 from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
 from blis_tui.spec.foreign.charts import CHARTS, VLLM_CONFIG
-from blis_tui.spec.foreign.endpoint_picker import PLUGINS, SCORERS
-from blis_tui.spec.foreign.operators import PARALLELISM
-from blis_tui.spec.foreign.routers import POLICIES
+from blis_tui.spec.foreign.manifests import PARALLELISM
+from blis_tui.spec.foreign.routing import PLUGINS, POLICIES, SCORERS
 from blis_tui.spec.foreign.server_arguments import ENVIRONMENT, SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics

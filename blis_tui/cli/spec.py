@@ -94,7 +94,7 @@ _converting("inference-perf", "inference_perf", "Convert an inference-perf confi
 @reported
 def guidellm(file: Path, rate: float | None, output: Path | None, name: str | None, strict: bool) -> None:
     """Convert a GuideLLM scenario to a workload."""
-    from blis_tui.spec.foreign.guidellm import import_guidellm  # noqa: PLC0415
+    from blis_tui.spec.foreign.load_generators import import_guidellm  # noqa: PLC0415
 
     _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
 
@@ -214,7 +214,7 @@ def load(
     Known are `vllm bench serve`, `sglang.bench_serving`, `guidellm benchmark`, `aiperf profile` and `genai-perf
     profile`, alone or in a script.
     """
-    from blis_tui.spec.foreign.bench_commands import import_load  # noqa: PLC0415
+    from blis_tui.spec.foreign.load_generators import import_load  # noqa: PLC0415
 
     given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
     _finish([(output, import_load(given, _set(variables), name=name, rate=rate))], strict=strict)

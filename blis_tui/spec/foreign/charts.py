@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import Document, Json, as_list, as_map
 from blis_tui.base.text import printable
-from blis_tui.spec.foreign.autoscalers import autoscaler_of
-from blis_tui.spec.foreign.endpoint_picker import KIND, picked, pickers, unread_file
 from blis_tui.spec.foreign.fleets import ROLES, Part
-from blis_tui.spec.foreign.manifests import finish
-from blis_tui.spec.foreign.operators import Deployed, model_of
-from blis_tui.spec.foreign.pods import documents, gpu_named, gpu_of, number
+from blis_tui.spec.foreign.kubernetes import autoscaler_of, documents, gpu_named, gpu_of, number
+from blis_tui.spec.foreign.manifests import Deployed, finish, model_of
 from blis_tui.spec.foreign.reading import Draft, Fate, Input
-from blis_tui.spec.foreign.routers import routing_of
-from blis_tui.spec.foreign.server_starts import Start, value_of
+from blis_tui.spec.foreign.routing import KIND, picked, pickers, routing_of, unread_file
+from blis_tui.spec.foreign.servers import Start, value_of
 from blis_tui.spec.read import read_source
 
 if TYPE_CHECKING:
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Source
     from blis_tui.spec.foreign.reading import Imported
-    from blis_tui.spec.foreign.server_conversion import Wanted
+    from blis_tui.spec.foreign.servers import Wanted
 
 VLLM_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -15,8 +15,8 @@ from blis_tui.base.errors import InputError
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import Source, as_list, as_map, dotted
 from blis_tui.base.text import printable
+from blis_tui.spec.foreign.kubernetes import documents, gpu_named, number
 from blis_tui.spec.foreign.manifests import of_documents
-from blis_tui.spec.foreign.pods import documents, gpu_named, number
 from blis_tui.spec.foreign.reading import as_name
 from blis_tui.spec.foreign.server_arguments import VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, of_commands

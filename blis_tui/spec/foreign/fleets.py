@@ -12,7 +12,7 @@ from blis_tui.base.source import as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, Note, as_name
-from blis_tui.spec.foreign.server_conversion import TITLES, Converted
+from blis_tui.spec.foreign.servers import TITLES, Converted
 from blis_tui.spec.load import load
 from blis_tui.spec.yaml_text import yaml_text
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import DataPath, Json, Source
     from blis_tui.spec.foreign.reading import Imported
-    from blis_tui.spec.foreign.server_conversion import Wanted
-    from blis_tui.spec.foreign.server_starts import Start
+    from blis_tui.spec.foreign.servers import Start, Wanted
 
 ROLES: Final = ("prefill", "decode")
 _UNSEEN: Final = "<stdin>"

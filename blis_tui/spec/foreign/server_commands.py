@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import Document
 from blis_tui.base.text import printable
-from blis_tui.spec.foreign.bench_commands import load_of, tool_of
 from blis_tui.spec.foreign.fleets import Fleet, Part, imported
+from blis_tui.spec.foreign.load_generators import load_of, tool_of
 from blis_tui.spec.foreign.reading import Fate, Input
-from blis_tui.spec.foreign.routers import router_in, routing_said
-from blis_tui.spec.foreign.server_conversion import USAGE, Wanted
-from blis_tui.spec.foreign.server_starts import TALKING, read_commands, start_of, value_of
+from blis_tui.spec.foreign.routing import router_in, routing_said
+from blis_tui.spec.foreign.servers import TALKING, USAGE, Wanted, read_commands, start_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json, Source
     from blis_tui.spec.foreign.reading import Imported
-    from blis_tui.spec.foreign.server_starts import Start
+    from blis_tui.spec.foreign.servers import Start
     from blis_tui.spec.foreign.shell import Command
 
 __all__ = ["Wanted", "import_sglang", "import_tensorrt_llm", "import_vllm"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.base.errors import BlisError, SpecError
-from blis_tui.spec.foreign.bench_commands import import_load
+from blis_tui.spec.foreign.load_generators import import_load
 from blis_tui.spec.foreign.reading import Fate
 
 if TYPE_CHECKING:

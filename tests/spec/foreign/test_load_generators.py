@@ -15,8 +15,8 @@ from blis_tui.live.traffic.ledger import Ledger
 from blis_tui.live.traffic.opening import Choice, open_traffic
 from blis_tui.live.traffic.traffic_figures import describe
 from blis_tui.spec.foreign.blis import import_policy, import_workload
-from blis_tui.spec.foreign.guidellm import import_guidellm
 from blis_tui.spec.foreign.inference_perf import import_inference_perf
+from blis_tui.spec.foreign.load_generators import import_guidellm
 from blis_tui.spec.foreign.reading import Imported, notes_text
 from blis_tui.spec.foreign.servegen import import_servegen
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
 from blis_tui.spec.foreign.reading import Fate, notes_text
-from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
+from blis_tui.spec.foreign.server_arguments import RULES, SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_tensorrt_llm, import_vllm
-from blis_tui.spec.foreign.server_rules import RULES
 
 if TYPE_CHECKING:
     from blis_tui.spec.foreign.reading import Imported

@@ -1,0 +1,447 @@
+"""Documents of Kubernetes: what containers start, the GPU a pod is for, autoscalers, kustomizations."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
+
+import yaml
+
+from blis_tui.base.diagnostics import located
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Location, Source, Span, as_list, as_map, copied
+from blis_tui.base.text import printable
+from blis_tui.spec.foreign.reading import Fate
+from blis_tui.spec.foreign.servers import ENGINES, engine_of, start_of, version_of
+from blis_tui.spec.foreign.shell import Command, Word
+from blis_tui.spec.read import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from blis_tui.base.source import DataPath, Json
+    from blis_tui.spec.foreign.fleets import Part
+    from blis_tui.spec.foreign.reading import Input
+
+_MOST_VALUES: Final = 100_000
+"""A file with more values than that, with its anchors followed, is none that a person wrote."""
+_CLUSTERS: Final = re.compile(r"\$\((\w+)\)")
+_GPUS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "h200": "h200",
+        "h100": "h100",
+        "gb300": "gb300",
+        "gb200": "gb200",
+        "b300": "b300",
+        "b200": "b200",
+        "l40s": "l40s",
+        "a100.*80": "a100-80",
+        "a10g": "a10g",
+        r"\bl4\b": "l4",
+        "mi300x": "mi300x",
+        "mi325x": "mi325x",
+        "mi355x": "mi355x",
+        "4090": "rtx-4090",
+        "5090": "rtx-5090",
+    }
+)
+_NODES: Final = ("nodeSelector", "affinity", "nodeSelectorTerms")
+
+
+def documents(source: Source) -> list[dict[str, Json]]:
+    """Return the maps of a file, with anchors and merge keys followed.
+
+    Raises:
+        SpecError: it is no YAML, or too large.
+    """
+    try:
+        found = [as_map(cast("Json", one)) for one in yaml.safe_load_all(source.text)]
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
+        place = Location(source, Span(line, column, column + 1))
+        text = printable(str(getattr(error, "problem", None) or "not YAML"))
+        raise SpecError(
+            [located("BLIS0001", text, place, hint="templates such as `{{TOKEN}}` are filled in first")]
+        ) from None
+    if sum(1 for one in found for _ in values(one)) >= _MOST_VALUES:
+        raise SpecError([located("BLIS0001", "too many values", Location(source, Span(1, 1, 2)))])
+    return found
+
+
+def values(value: Json, most: int = _MOST_VALUES) -> Iterator[Json]:
+    """Yield a value and all inside of it, but no more than ``most``."""
+    left = [value]
+    while left and most > 0:
+        one = left.pop()
+        most -= 1
+        yield one
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+
+
+def place_in(text: str, sources: Sequence[Source], after: Location | None = None) -> Location:
+    """Return where a text stands in the first of several files that has it, if possible behind a place."""
+    first = text.strip().partition("\n")[0]
+    for source in sources:
+        begin = after.span.line - 1 if after is not None and after.source is source else 0
+        for at in (*range(begin, len(source.lines)), *range(begin)):
+            if first and (column := source.lines[at].find(first)) >= 0:
+                return Location(source, Span(at + 1, column + 1, column + 1 + len(first)))
+    return after or Location(sources[0], Span(1, 1, 2))
+
+
+def number(value: Json, otherwise: int = 1) -> int:
+    """Return how many a value says, also as a text; ``otherwise`` if it says none."""
+    if isinstance(value, str) and value.isdigit() and len(value) < 7:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def gpu_of(*parts: Json) -> str:
+    """Return the hardware that node selectors and affinities name; empty = none that is known.
+
+    An A100 of unsaid memory is none.
+    """
+    nodes = [as_map(value).get(key) for part in parts for value in values(part) for key in _NODES]
+    return gpu_named(*(label for one in nodes for label in values(one) if isinstance(label, str)))
+
+
+def gpu_named(*labels: str) -> str:
+    """Return the hardware that one of several labels of nodes names; empty = none that is known."""
+    found = (name for label in labels for pattern, name in _GPUS.items() if re.search(pattern, label, re.IGNORECASE))
+    return next(found, "")
+
+
+def image_of(value: Json) -> str:
+    """Return an image, which may be written as a map of its parts."""
+    one = as_map(value)
+    name = "/".join(str(one[key]) for key in ("registry", "repository", "name") if one.get(key))
+    return f"{name}:{one.get('tag') or 'latest'}" if one else str(value or "")
+
+
+def environment(container: Mapping[str, Json], maps: Mapping[str, Mapping[str, Json]]) -> dict[str, str]:
+    """Return the variables of a container that are written down; ``maps`` has ConfigMaps by name."""
+    known: dict[str, str] = {}
+    for one in as_list(container.get("envFrom")):
+        named = as_map(as_map(one).get("configMapRef")).get("name")
+        known.update({str(key): str(value) for key, value in maps.get(str(named), {}).items()})
+    for pair in [as_map(one) for key in ("env", "envs") for one in as_list(container.get(key))]:
+        source = as_map(as_map(pair.get("valueFrom")).get("configMapKeyRef"))
+        value = pair.get("value", maps.get(str(source.get("name")), {}).get(str(source.get("key"))))
+        if value is not None:
+            known[str(pair.get("name"))] = _substituted(str(value), known)
+    return known
+
+
+def _substituted(word: str, known: Mapping[str, str]) -> str:
+    """Fill in ``$(NAME)`` as Kubernetes does."""
+    return _CLUSTERS.sub(lambda match: known.get(match[1], match[0]), word)
+
+
+def part_of(
+    container: Mapping[str, Json],
+    sources: Sequence[Source],
+    part: Part,
+    *,
+    variables: Mapping[str, str],
+    maps: Mapping[str, Mapping[str, Json]] = MappingProxyType({}),
+    stands: Mapping[str, str] = MappingProxyType({}),
+) -> Part | None:
+    """Return the servers that a container starts; None = it starts none.
+
+    Args:
+        container: its image, command, arguments and variables, as in a pod.
+        sources: the files where its words stand.
+        part: what is known of them beside the command.
+        variables: values that win over the container's.
+        maps: ConfigMaps by name, whose values are variables and files.
+        stands: arguments that are made of keys -> the key that stands in a file.
+    """
+    image = image_of(container.get("image"))
+    known = {**environment(container, maps), **variables}
+    texts = [
+        _substituted(str(one), known)
+        for key in ("command", "args")
+        for one in (
+            as_list(container.get(key)) or ([container.get(key)] if isinstance(container.get(key), str) else [])
+        )
+    ]
+    if len(texts) == 1 and " " in texts[0].strip():  # a whole command as one argument
+        texts = ["/bin/sh", "-c", texts[0]]
+    named = place_in(f"name: {part.name.rpartition('/')[2]}", sources)
+    place = place_in(image.rpartition("/")[2].partition(":")[0] or part.name, sources, named)
+    words = [Word(one, place_in(stands.get(one.partition("=")[0], one), sources, place)) for one in texts]
+    files = {name: str(text) for one in maps.values() for name, text in one.items()}
+    engine = engine_of(image)
+    tried = [(one, words) for one in ENGINES if words]
+    tried += [(engine, [Word("docker", place), Word(image, place), *words])] if engine else []
+    for one, line in tried:
+        if (start := start_of(one, Command(tuple(line), known, files))) is not None:
+            return part._replace(start=start._replace(version=start.version or version_of(image)))
+    return None
+
+
+SCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject", "PodAutoscaler")
+_LEAST: Final = ("minReplicas", "minReplicaCount", "min_replicas", "minInstances")
+_MOST: Final = ("maxReplicas", "maxReplicaCount", "max_replicas", "maxInstances")
+_METRICS: Final = ("metrics", "triggers", "metricsSources", "scaleMetric", "targetMetric", "metric")
+_SECONDS: Final = 1_000_000
+_INTERVAL_S: Final = 15
+"""Time between two evaluations of Kubernetes' own autoscaler."""
+
+
+def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instances: int) -> dict[str, Json]:
+    """Return the keys of ``cluster.autoscaler``, having noted them; none if the number of instances never changes.
+
+    Args:
+        spec: limits, metrics and windows, under the names of any of these autoscalers.
+        given: where it is noted.
+        path: its path in the input.
+        instances: the number of instances at the start.
+    """
+    least = next((number(spec[key]) for key in _LEAST if key in spec), min(1, instances))
+    most = next((number(spec[key]) for key in _MOST if key in spec), 0)
+    if most <= max(1, least):
+        given.note(Fate.NO_EFFECT, path, "the number of instances stays as it is")
+        return {}
+    behavior = _below(spec, "behavior")
+    up, down = (as_map(as_map(behavior).get(key)).get("stabilizationWindowSeconds") for key in ("scaleUp", "scaleDown"))
+    scaler: dict[str, Json] = {
+        "interval_us": number(_below(spec, "pollingInterval"), _INTERVAL_S) * _SECONDS,
+        "min_instances": least,
+        "max_instances": most,
+    }
+    if isinstance(up, int) and up > 0:
+        scaler["scale_up_stabilization_window_us"] = up * _SECONDS
+    if isinstance(down, int) and down >= 0:
+        scaler["scale_down_stabilization_window_us"] = down * _SECONDS
+    given.note(Fate.TAKEN, path, f"`cluster.autoscaler`: {least} to {most} instances")
+    measured = next((shown for key in _METRICS if (shown := _shown(spec.get(key)))), "what the platform measures")
+    text = f"it looks at {measured}; simulated is one by queues and KV use (`kv_utilization_threshold` …)"
+    given.note(Fate.APPROXIMATED, path, printable(text))
+    return scaler
+
+
+def _below(spec: dict[str, Json], key: str) -> Json:
+    """Return the value of a key wherever it is below; None = nowhere."""
+    return next((as_map(one)[key] for one in values(spec) if key in as_map(one)), None)
+
+
+def _shown(metrics: Json) -> str:
+    """Return the names of metrics and their targets."""
+    if isinstance(metrics, str):
+        return f"`{metrics}`"
+    found = []
+    for one in as_list(metrics):
+        inside = as_map(one)
+        inside = as_map(
+            next((inside[key] for key in ("pods", "external", "object", "resource") if key in inside), inside)
+        )
+        metadata = as_map(inside.get("metadata"))
+        name = as_map(inside.get("metric")).get("name") or inside.get("targetMetric") or inside.get("name")
+        name = metadata.get("metricName") or name or metadata.get("query") or inside.get("type")
+        target = as_map(inside.get("target"))
+        aim = next((target[key] for key in ("averageValue", "value", "averageUtilization") if key in target), None)
+        aim = aim or metadata.get("threshold") or inside.get("targetValue")
+        found.append(f"`{name}`" + (f" (target {aim})" if aim is not None else ""))
+    return " and ".join(found[:5])
+
+
+KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_LISTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("containers", "initContainers", "volumes", "env", "imagePullSecrets"), "name"),
+        "ports": "containerPort",
+        "volumeMounts": "mountPath",
+    }
+)
+"""Lists whose entries are merged by this key; all others are replaced."""
+_MERGED: Final = re.compile(r"(?:apps/|batch/|autoscaling/)?v\d\w*")
+"""Kinds that Kubernetes itself has; of others, all lists are replaced."""
+_DEEPEST: Final = 20
+_NOT_DONE: Final = ("helmCharts", "transformers", "generators", "replacements", "vars")
+
+
+def kustomized(path: Path, depth: int = 0) -> tuple[list[dict[str, Json]], list[Source]]:
+    """Return the documents that a kustomization makes, and the files they come from, those that change them first.
+
+    Raises:
+        InputError: a file cannot be read.
+        SpecError: a base is elsewhere, a patch changes nothing that is there, or it cannot be applied.
+    """
+    return _Kustomization(path, depth).made()
+
+
+class _Kustomization:
+    def __init__(self, path: Path, depth: int) -> None:
+        self._source = read_source(path)
+        self._folder = path.parent
+        self._depth = depth
+        self._sources = [self._source]
+        self._data: dict[str, Json] = next((one for one in documents(self._source) if one), {})
+
+    def made(self) -> tuple[list[dict[str, Json]], list[Source]]:
+        if self._depth > _DEEPEST:
+            raise self._error(self._source.name, "kustomizations name each other", "")
+        left = next((key for key in _NOT_DONE if self._data.get(key)), None)
+        if left is not None:
+            raise self._error(left, f"`{left}` is not followed", "import what `kustomize build` prints")
+        found: list[dict[str, Json]] = []
+        below: list[Source] = []
+        for key in ("resources", "bases", "components"):
+            for name in as_list(self._data.get(key)):
+                more, read = self._resource(str(name))
+                found, below = found + more, below + read
+        found += [_generated(one) for one in as_list(self._data.get("configMapGenerator"))]
+        found = [copied(one) for one in found]  # type: ignore[misc]
+        for patch in self._patches():
+            self._patch(as_map(patch), found)
+        for image in map(as_map, as_list(self._data.get("images"))):
+            _set_image(image, found)
+        for replicas in map(as_map, as_list(self._data.get("replicas"))):
+            for one in found:
+                if as_map(one.get("metadata")).get("name") == replicas.get("name"):
+                    as_map(one.setdefault("spec", {}))["replicas"] = number(replicas.get("count"), 0)
+        return found, self._sources + below
+
+    def _error(self, text: str, message: str, hint: str) -> SpecError:
+        place = place_in(text, [self._source])
+        return SpecError([located("BLIS1004", message, place, hint=hint or None)])
+
+    def _resource(self, name: str) -> tuple[list[dict[str, Json]], list[Source]]:
+        path = self._folder / name
+        if not path.exists():
+            elsewhere = "://" in name or "?ref=" in name or name.startswith(("github.com", "git@"))
+            text = f"the base `{printable(name)}` is {'elsewhere' if elsewhere else 'not here'}"
+            raise self._error(name, text, "put a copy of it beside, or import what `kustomize build` prints")
+        if path.is_dir():
+            inside = next((path / one for one in KUSTOMIZATIONS if (path / one).is_file()), None)
+            if inside is None:
+                raise self._error(name, f"the folder `{printable(name)}` has no kustomization.yaml", "")
+            return kustomized(inside, self._depth + 1)
+        source = read_source(path)
+        return [one for one in documents(source) if one], [source]
+
+    def _patches(self) -> list[Json]:
+        """Return all patches in the form of ``patches``."""
+        listed = as_list(self._data.get("patchesStrategicMerge"))
+        merges: list[Json] = [{"patch": one} if "\n" in str(one) else {"path": one} for one in listed]
+        return [*merges, *as_list(self._data.get("patchesJson6902")), *as_list(self._data.get("patches"))]
+
+    def _patch(self, entry: dict[str, Json], found: list[dict[str, Json]]) -> None:
+        source = self._source
+        text = entry.get("patch")
+        if text is None:
+            path = self._folder / str(entry.get("path"))
+            if not path.is_file():
+                raise self._error(str(entry.get("path")), f"the patch `{printable(str(path))}` is not here", "")
+            source = read_source(path)
+            self._sources.insert(0, source)
+            text = source.text
+        inline = Source(source.name, str(text), source.directory)
+        target = as_map(entry.get("target"))
+        # A list of operations is no map, so it is put into one.
+        operations = re.match(r"\s*(?:#.*\n\s*|---\s*)*(?:- |\[)", str(text)) is not None
+        if operations:
+            lines = [line for line in str(text).splitlines() if line.strip() != "---"]
+            inline = Source(source.name, "list:\n" + "\n".join(f"  {line}" for line in lines), source.directory)
+        for patch in [one for one in documents(inline) if one]:
+            wanted = target or {"kind": patch.get("kind"), "name": as_map(patch.get("metadata")).get("name")}
+            chosen = [one for one in found if _is(one, wanted)]
+            shown = f"{wanted.get('kind') or ''} {wanted.get('name') or ''}".strip() or "anything"
+            if not chosen:
+                raise self._error(str(wanted.get("name") or ""), f"no resource is the {shown} of a patch", "")
+            for one in chosen:
+                if operations:
+                    for operation in map(as_map, as_list(patch.get("list"))):
+                        self._operate(one, operation)
+                else:
+                    made = merged(one, patch, named=_MERGED.fullmatch(str(one.get("apiVersion"))) is not None)
+                    kept = {"kind": one.get("kind"), "metadata": one.get("metadata")}
+                    one.clear()
+                    one.update({**as_map(made), **(kept if target else {})})
+
+    def _operate(self, document: dict[str, Json], operation: dict[str, Json]) -> None:
+        """Apply one operation of a JSON patch."""
+        path = str(operation.get("path") or "")
+        what = str(operation.get("op"))
+        steps = [one.replace("~1", "/").replace("~0", "~") for one in path.split("/")[1:]]
+        wrong = self._error(path, f"the patch `{printable(what)} {printable(path)}` cannot be applied", "")
+        if not steps or what not in ("add", "replace", "remove", "test"):
+            raise wrong
+        inside: Json = document
+        for step in steps[:-1]:
+            if isinstance(inside, list) and step.isdigit() and int(step) < len(inside):
+                inside = inside[int(step)]
+            elif isinstance(inside, dict) and step in inside:
+                inside = inside[step]
+            else:
+                raise wrong
+        last = steps[-1]
+        if isinstance(inside, dict) and what != "test":
+            if what == "remove":
+                inside.pop(last, None)
+            else:
+                inside[last] = copied(operation.get("value"))
+        elif isinstance(inside, list) and (last == "-" or (last.isdigit() and int(last) <= len(inside))):
+            at = len(inside) if last == "-" else int(last)
+            if what == "add":
+                inside.insert(at, copied(operation.get("value")))
+            elif what != "test":
+                inside[at : at + 1] = [copied(operation.get("value"))] if what == "replace" else []
+        elif what != "test":
+            raise wrong
+
+
+def _is(document: dict[str, Json], target: Mapping[str, Json]) -> bool:
+    """Return whether a patch is for a document."""
+    metadata = as_map(document.get("metadata"))
+    pairs = ((target.get("kind"), document.get("kind")), (target.get("name"), metadata.get("name")))
+    try:
+        return all(one is None or re.fullmatch(str(one), str(other)) is not None for one, other in pairs)
+    except re.error:
+        return all(one in (None, other) for one, other in pairs)
+
+
+def merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
+    """Return a value with a strategic merge patch applied; ``named`` merges entries of lists by their names."""
+    if isinstance(base, dict) and isinstance(patch, dict):
+        if patch.get("$patch") == "replace":
+            return {name: value for name, value in patch.items() if name != "$patch"}
+        made = {name: value for name, value in base.items() if name not in patch or patch[name] is not None}
+        for name, value in patch.items():
+            if value is not None and name != "$patch":
+                made[name] = merged(made.get(name), value, named=named, key=name)
+        return made
+    by = _LISTED.get(key, "")
+    if not (named and by and isinstance(base, list) and isinstance(patch, list)):
+        return copied(patch)
+    entries = list(base)
+    for one in patch:
+        at = next((at for at, old in enumerate(entries) if as_map(old).get(by) == as_map(one).get(by)), None)
+        if as_map(one).get("$patch") == "delete":
+            entries = entries if at is None else entries[:at] + entries[at + 1 :]
+        elif at is None:
+            entries.append(copied(one))
+        else:
+            entries[at] = merged(entries[at], one, named=named)
+    return entries
+
+
+def _set_image(image: dict[str, Json], found: list[dict[str, Json]]) -> None:
+    """Set name and tag of an image wherever a container has it."""
+    for container in [as_map(value) for one in found for value in values(one)]:
+        named, sign, tag = str(container.get("image") or "").partition(":")
+        if named and named == image.get("name") and isinstance(container.get("image"), str):
+            tag = str(image.get("newTag") or tag)
+            end = f"@{image['digest']}" if image.get("digest") else f":{tag}" if tag else sign
+            container["image"] = f"{image.get('newName') or named}{end}"
+
+
+def _generated(entry: Json) -> dict[str, Json]:
+    """Return the ConfigMap of a generator, as far as its values stand in the kustomization."""
+    one = as_map(entry)
+    pairs = [str(text).partition("=")[::2] for text in as_list(one.get("literals"))]
+    return {"kind": "ConfigMap", "metadata": {"name": one.get("name")}, "data": dict(pairs)}
