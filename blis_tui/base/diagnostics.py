@@ -276,9 +276,10 @@ _TABLE: Final = {
         "Give `acceptance`, or one of `acceptance_rates` for each of `draft_tokens`, none above the one before it.",
     ),
     "BLIS2033": CodeInfo(
-        "distribution not given exactly once",
-        "A lognormal distribution has the mean of its logarithm (`mu`) and its own (`mean`), or neither.",
-        "Give one of them.",
+        "no such distribution",
+        "Lengths are given twice, not at all, or by figures that no lengths have: a p95 below the median, percentiles"
+        " that fall, edges of bins that do not rise.",
+        "Give each of them once, and correct the figures.",
     ),
     "BLIS2050": CodeInfo(
         "inconsistent lifecycle of instances",

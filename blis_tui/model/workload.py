@@ -484,6 +484,14 @@ class Client:
         absent=None,
         raw=_BUDGET,
     )
+    ignore_eos: bool = key(
+        "Whether its requests ask for all of their budget (`ignore_eos` of vLLM and SGLang): answers have"
+        " `output_tokens`, which is what they declare, and an engine that estimates how long answers get knows it"
+        " (SGLang). Absent = answers may end at any token, so far as an engine knows; how long they are is still"
+        " `output_tokens`, where kind `until-eos` is a load that was not told to ignore EOS.",
+        absent=False,
+        examples=[True],
+    )
     prefix: Prefix | None = part(
         "A prompt prefix shared by all requests of its group.",
         Prefix,

@@ -283,6 +283,9 @@ def _smallest(document: Document, path: DataPath) -> int:
         weights = document.get(*path, "weights")
         counts = [int(tokens) for tokens, weight in weights.items() if weight] if isinstance(weights, dict) else []
         return min(counts, default=1)
+    if kind == "histogram":
+        pairs = zip(as_list(document.get(*path, "edges")), as_list(document.get(*path, "counts")), strict=False)
+        return max(1, next((edge for edge, count in pairs if count and isinstance(edge, int)), 1))
     return document.whole(*path, "min") or 1
 
 

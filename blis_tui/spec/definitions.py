@@ -653,6 +653,9 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
                         {"kind": "constant", "value": 256},
                         {"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800},
                         {"kind": "lognormal", "mu": 5.5, "sigma": 0.8, "max": 4000},
+                        {"kind": "lognormal", "mean": 350, "p95": 900},
+                        {"kind": "percentiles", "values": {"p50": 250, "p90": 900, "p99": 4000}},
+                        {"kind": "histogram", "edges": [0, 128, 512, 2048], "counts": [420, 310, 55]},
                         {"kind": "exponential", "mean": 128, "max": 1024},
                         {
                             "kind": "pareto-lognormal",

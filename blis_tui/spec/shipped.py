@@ -115,6 +115,8 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "until-eos": "blis_tui.workload.distributions",
         "pareto-lognormal": "blis_tui.workload.distributions",
         "empirical": "blis_tui.workload.distributions",
+        "percentiles": "blis_tui.workload.distributions",
+        "histogram": "blis_tui.workload.distributions",
     },
     "workload.clients.reasoning.ratio": {
         "constant": "blis_tui.workload.distributions",

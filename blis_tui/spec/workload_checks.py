@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import about, suggestion
+from blis_tui.base.errors import PolicyError
 from blis_tui.base.source import as_list, as_map
+from blis_tui.spec.build import Part, plugin_of
+from blis_tui.spec.shipped import builtin
 from blis_tui.workload.arrivals import CLOSED_LOOP
+from blis_tui.workload.distributions import LENGTHS, RATIOS, ContradictionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,6 +123,7 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
             yield from _check_lengths(document, (*path, key))
         for place in _lengths_of(client):
             yield from _check_lengths(document, (*path, *place))
+        yield from _check_end(document, path, client)
         yield from _check_reasoning(document, path, client)
         yield from _check_media(document, (*path, "multimodal"))
         if "rate_curve" in client:
@@ -144,18 +149,43 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     low, high, mean = (document.number(*path, key) for key in ("min", "max", "mean"))
     if low is not None and high is not None and low > high:
         yield about(document, (*path, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}")
-    elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
+        return
+    if mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
         bounds = f"[{1 if low is None else low:.15g}, {'unlimited' if high is None else format(high, '.15g')}]"
         yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:.15g} lies outside {bounds}")
-    if document.get(*path, "kind") == "lognormal" and (mean is None) == (document.number(*path, "mu") is None):
-        if mean is None:
-            message, hint = "lognormal lengths need `mu` or `mean`", "give one of them, such as `mean: 350`"
-        else:
-            message, hint = "lognormal lengths have both `mu` and `mean`", "remove one of them"
-        yield about(document, path, "BLIS2033", message, key=mean is None, hint=hint)
-    weights = document.get(*path, "weights")
-    if isinstance(weights, dict) and not any(weights.values()):
-        yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
+        return
+    for key in ("weights", "counts"):
+        given = document.get(*path, key)
+        each = list(given.values()) if isinstance(given, dict) else as_list(given)
+        if each and not any(each):
+            yield about(document, (*path, key), "BLIS2010", f"all {key} are zero", key=True)
+            return
+    settings = document.get(*path)
+    if not isinstance(settings, dict) or "kind" not in settings:
+        return
+    config, plugins = plugin_of(Part(settings, "")), builtin()
+    try:
+        if path[-1] == "ratio" and config.kind in plugins.names(RATIOS.path):
+            plugins.create(RATIOS, config.kind, config.settings)
+        elif path[-1] != "ratio" and config.kind in plugins.names(LENGTHS.path):
+            plugins.create(LENGTHS, config.kind, config.settings)
+    except PolicyError as error:
+        inside = error.path if isinstance(error, ContradictionError) else ()
+        yield about(document, (*path, *inside), "BLIS2033", error.message, key=not inside, hint=error.help)
+
+
+def _check_end(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Check that only one thing says where the answers of a client end."""
+    if not client.get("ignore_eos"):
+        return
+    at = (*path, "ignore_eos")
+    if "max_output_tokens" in client:
+        message = "with `ignore_eos` answers use up their budget, so `max_output_tokens` cannot differ from them"
+        yield about(document, at, "BLIS2026", message, key=True, hint="remove one of them")
+    elif as_map(client.get("output_tokens")).get("kind") == "until-eos":
+        message = "`ignore_eos` contradicts answers of kind `until-eos`"
+        hint = "remove it, or give the lengths that were asked for"
+        yield about(document, at, "BLIS2026", message, key=True, hint=hint)
 
 
 # ---- rates that change ----
@@ -244,8 +274,10 @@ def _most(document: Document, path: DataPath) -> int:
     What is drawn without a bound is found too large when it is drawn.
     """
     value = document.get(*path)
-    bounds = (document.whole(*path, key) for key in ("value", "max", "min"))
-    return value if isinstance(value, int) else next((bound for bound in bounds if bound is not None), 1)
+    bounds = [document.whole(*path, key) for key in ("value", "max", "min")]
+    edges = [edge for edge in as_list(document.get(*path, "edges")) if isinstance(edge, int)]
+    known = [bound for bound in bounds if bound is not None] + edges[-1:]
+    return value if isinstance(value, int) else next(iter(known), 1)
 
 
 # ---- reasoning, media, adapters ----

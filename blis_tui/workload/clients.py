@@ -47,6 +47,7 @@ class ClientSource(Picklable):
         "_declared",
         "_fresh",
         "_id",
+        "_ignores_eos",
         "_input_stream",
         "_inputs",
         "_media",
@@ -84,6 +85,7 @@ class ClientSource(Picklable):
         self._budget_stream = streams.stream(f"{path}/budget")
         self._budgets = None if client.max_output_tokens is None else Budgets(client.max_output_tokens, plugins)
         self._declared = _cut_at(client, self._outputs)
+        self._ignores_eos = client.ignore_eos
         self._reasons = any(one.reasoning is not None for one in workload.clients)
         self._ratios = ratios_of(client, plugins)
         self._ratio_stream = streams.stream(f"{path}/reasoning")
@@ -205,6 +207,7 @@ class ClientSource(Picklable):
         )
         request.network = self._network
         request.client = self._id
+        request.ignore_eos = self._ignores_eos
         if self._budgets is not None:
             request.declare(self._budgets.draw(self._budget_stream, output_tokens))
         elif self._declared:

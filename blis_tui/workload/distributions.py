@@ -8,22 +8,22 @@ to infinity, or beyond 2**53) counts as 1, as in BLIS.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping  # noqa: TC003  (schemas are generated from the types of settings)
-from itertools import accumulate
-from math import fsum
+from itertools import accumulate, pairwise
+from math import fsum, sqrt
 from operator import index
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError, SimulationError
 from blis_tui.base.pickling import ValidatedPlugin, is_internal_class
-from blis_tui.base.portable_math import exp, ln, power
+from blis_tui.base.portable_math import exp, ln, normal_quantile, power
 from blis_tui.model.keys import SMALLEST
 from blis_tui.model.plug_ins import PlugPoint, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from blis_tui.base.streams import Stream
     from blis_tui.model import Client
@@ -111,6 +111,21 @@ request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for
 _LONGEST_ANSWERS: Final = 1e6
 """Longest mean lengths considered, relative to the limit: one answer in a million ends by EOS."""
 _HALVINGS: Final = 100
+_Z95: Final = normal_quantile(0.95)
+_FARTHEST_P95: Final = exp(_Z95 * _Z95 / 2.0)
+"""The largest 95th percentile of any lognormal distribution, relative to its mean."""
+
+
+class ContradictionError(PolicyError):
+    """Settings of a distribution cannot all hold.
+
+    Attributes:
+        path: the setting, with its key or number where it is a table; empty = all together.
+    """
+
+    def __init__(self, path: tuple[str | int, ...], message: str, help: str) -> None:  # noqa: A002
+        super().__init__(message, help=help)
+        self.path = path
 
 
 class TokenCounts(Protocol):
@@ -218,16 +233,93 @@ class LognormalSettings(_Bounds):
     """Settings of lognormal lengths."""
 
     mu: float | None = setting(
-        "Mean of the logarithm; either this or `mean`.", default=None, minimum=-20, maximum=20, examples=(5.5,)
+        "Mean of the logarithm; one of this, `mean` and `median`.",
+        default=None,
+        minimum=-20,
+        maximum=20,
+        examples=(5.5,),
     )
     mean: float | None = setting(
-        "Mean of the values drawn, before they are clamped; either this or `mu`, which is then ln(mean) - sigma^2 / 2.",
+        "Mean of the values drawn, before they are clamped, instead of `mu`.",
         default=None,
         minimum=SMALLEST,
         maximum=_MOST,
         examples=(350,),
     )
-    sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10, examples=(0.8,))
+    median: float | None = setting(
+        "Half of the values are below it: instead of `mu`, which is its logarithm.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=_MOST,
+        examples=(250,),
+    )
+    sigma: float | None = setting(
+        "Standard deviation of the logarithm; this or `p95`.", default=None, minimum=0, maximum=10, examples=(0.8,)
+    )
+    p95: float | None = setting(
+        "95 % of the values are below it, before they are clamped: instead of `sigma`. With a `mean` it is at most 3.86"
+        " times that, and of two distributions the one with the lower `sigma` is taken.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=_MOST,
+        examples=(900,),
+    )
+
+
+def _check_lognormal(settings: LognormalSettings) -> None:
+    """Raise ContradictionError if there is no such distribution, or more than one."""
+    middles = {"mu": settings.mu, "mean": settings.mean, "median": settings.median}
+    for keys, example in (
+        (middles, "mean: 350"),
+        ({"sigma": settings.sigma, "p95": settings.p95}, "p95: 900"),
+    ):
+        known = [name for name, value in keys.items() if value is not None]
+        if len(known) > 1:
+            listed = " and ".join(f"`{name}`" for name in known)
+            raise ContradictionError((), f"lognormal lengths have both {listed}", f"give one of {_either('and', keys)}")
+        if not known:
+            text = f"lognormal lengths need {_either('or', keys)}"
+            raise ContradictionError((), text, f"give one of them, such as `{example}`")
+    if settings.p95 is None:
+        return
+    what, middle = ("mean", settings.mean) if settings.mean is not None else ("median", settings.median)
+    if middle is None:
+        what, middle = "median, exp(mu) =", exp(settings.mu or 0.0)
+    if settings.p95 < middle:
+        text = f"p95 {settings.p95:.15g} is below the {what} {middle:.15g}"
+        raise ContradictionError(("p95",), text, "95 of 100 values are below p95: raise it")
+    if settings.mean is not None and settings.p95 > _FARTHEST_P95 * settings.mean:
+        text = f"no lognormal has the mean {settings.mean:.15g} and the p95 {settings.p95:.15g}"
+        most = f"with that mean, p95 is at most {_FARTHEST_P95 * settings.mean:.6g}"
+        raise ContradictionError(("p95",), text, f"{most}; give `median` instead of `mean`, or kind `percentiles`")
+
+
+def _either(word: str, names: Iterable[str]) -> str:
+    """Return names as ``a, b or c``."""
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} {word} {last}"
+
+
+def _lognormal(settings: LognormalSettings) -> tuple[float, float]:
+    """Return mean and standard deviation of the logarithm.
+
+    With the median m, ``ln p95 = ln m + z sigma``; with the mean, ``ln m = ln mean - sigma^2 / 2``, which makes it a
+    quadratic equation.
+    """
+    sigma, middle = settings.sigma, settings.mu
+    if middle is None and settings.median is not None:
+        middle = ln(settings.median)
+    if sigma is None and settings.p95 is not None:
+        if middle is not None:
+            sigma = max(0.0, (ln(settings.p95) - middle) / _Z95)
+        elif settings.mean is not None:
+            beyond = ln(settings.p95 / settings.mean)
+            # Of z - sqrt(z^2 - 2 d), without the difference of two numbers that are nearly the same.
+            sigma = 2.0 * beyond / (_Z95 + sqrt(max(0.0, _Z95 * _Z95 - 2.0 * beyond)))
+    sigma = 0.0 if sigma is None else sigma
+    if middle is None:
+        middle = ln(settings.mean or 1.0) - sigma * sigma / 2.0
+    return middle, sigma
 
 
 @LENGTHS.plugin("lognormal", "exp(mu + sigma * Z), clamped to [min, max] and rounded.", LognormalSettings)
@@ -235,17 +327,12 @@ class LognormalTokens:
     """``exp`` of a normal (``mu``, ``sigma``); optionally clamped to [``min``, ``max``].
 
     Raises:
-        PolicyError: not exactly one of ``mu`` and ``mean`` is given.
+        PolicyError: the settings contradict each other.
     """
 
     def __init__(self, settings: LognormalSettings) -> None:
-        self._sigma = settings.sigma
-        if (settings.mu is None) == (settings.mean is None):
-            raise PolicyError("lognormal lengths need either `mu` or `mean`", help="give one of them")
-        if settings.mu is not None:
-            self._mu = settings.mu
-        elif settings.mean is not None:
-            self._mu = ln(settings.mean) - settings.sigma * settings.sigma / 2.0
+        _check_lognormal(settings)
+        self._mu, self._sigma = _lognormal(settings)
         self._min, self._max = settings.pair()
 
     def sample(self, stream: Stream) -> int:
@@ -402,6 +489,130 @@ class EmpiricalTokens:
     def sample(self, stream: Stream) -> int:
         """Return a number of tokens, at least 1."""
         return self._tokens[bisect_left(self._cumulative, stream.uniform())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PercentilesSettings(_Bounds):
+    """Settings of a table of percentiles."""
+
+    values: Mapping[str, float] = setting(
+        "Percentile -> the value that so many percent are below, before they are clamped: two or more, from `p0.1` to"
+        " `p99.9` or beyond.",
+        minProperties=2,
+        propertyNames={
+            "pattern": r"^p(0\.[0-9]{0,5}[1-9]|[1-9][0-9]?(\.[0-9]{1,6})?)$",
+            "description": "A percentile between p0 and p100.",
+        },
+        additionalProperties={"description": "Value.", "type": "number", "minimum": SMALLEST, "maximum": _MOST},
+        examples=({"p50": 250, "p90": 900, "p99": 4000},),
+    )
+
+
+def _check_percentiles(settings: PercentilesSettings) -> None:
+    """Raise ContradictionError if no values have these percentiles."""
+    if len(settings.values) < 2:
+        raise ContradictionError(("values",), "one percentile says nothing of the others", "give two or more")
+    rows = _by_percentile(settings)
+    for (below, less), (name, value) in pairwise(rows):
+        if _probability(name) == _probability(below):
+            raise ContradictionError(("values", name), f"{name} and {below} are the same percentile", "give it once")
+        if value < less:
+            text = f"{name} {value:.15g} is below {below}, which is {less:.15g}"
+            raise ContradictionError(("values", name), text, "percentiles do not fall: more are below the higher one")
+
+
+def _probability(name: str) -> float:
+    return float(name[1:]) / 100.0
+
+
+def _by_percentile(settings: PercentilesSettings) -> list[tuple[str, float]]:
+    return sorted(settings.values.items(), key=lambda one: _probability(one[0]))
+
+
+@LENGTHS.plugin(
+    "percentiles",
+    "A table of percentiles; between and beyond them, lengths are lognormal.",
+    PercentilesSettings,
+)
+class PercentileTokens:
+    """A normal deviate whose logarithm of tokens is linear between given percentiles, and goes on so beyond them.
+
+    So two percentiles are those of a lognormal distribution, and lengths never fall with the deviate.
+    """
+
+    def __init__(self, settings: PercentilesSettings) -> None:
+        _check_percentiles(settings)
+        rows = _by_percentile(settings)
+        self._deviates = tuple(normal_quantile(_probability(name)) for name, _ in rows)
+        self._logarithms = tuple(ln(value) for _, value in rows)
+        points = tuple(zip(self._deviates, self._logarithms, strict=True))
+        self._slopes = tuple((high - low) / (end - start) for (start, low), (end, high) in pairwise(points))
+        self._min, self._max = settings.pair()
+
+    def sample(self, stream: Stream) -> int:
+        """Return a number of tokens, at least 1."""
+        deviate = stream.normal()
+        at = min(max(bisect_right(self._deviates, deviate) - 1, 0), len(self._slopes) - 1)
+        value = exp(self._logarithms[at] + self._slopes[at] * (deviate - self._deviates[at]))
+        return _tokens(min(self._max, max(self._min, value)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramSettings:
+    """Settings of a histogram."""
+
+    edges: tuple[int, ...] = setting(
+        "Where its bins begin, and where the last one ends: one more than `counts`, each above the one before it.",
+        items={"type": "integer", "minimum": 0, "maximum": _MOST},
+        minItems=2,
+        examples=((0, 128, 512, 2048),),
+    )
+    counts: tuple[float, ...] = setting(
+        "How many values are in each bin, from its beginning to just before the next one's (of the last: to its end)."
+        " Shares will do as well.",
+        items={"type": "number", "minimum": 0, "maximum": 10**15},
+        minItems=1,
+        examples=((420, 310, 55),),
+    )
+
+
+def _check_histogram(settings: HistogramSettings) -> None:
+    """Raise ContradictionError if there is no such histogram."""
+    for at, (before, edge) in enumerate(pairwise(settings.edges), 1):
+        if edge <= before:
+            raise ContradictionError(
+                ("edges", at), f"the edge {edge:.15g} is not above {before:.15g}", "list edges from low to high"
+            )
+    bins = len(settings.edges) - 1
+    if len(settings.counts) != bins:
+        text = f"{len(settings.counts)} `counts` for the {bins} bins between {bins + 1} `edges`"
+        raise ContradictionError(("counts",), text, "give one count for each bin")
+    if not any(one > 0.0 for one in settings.counts):
+        raise ContradictionError(("counts",), "all counts are zero", "give at least one that is not")
+
+
+@LENGTHS.plugin(
+    "histogram",
+    "Counts of values in bins; within a bin, every length is as likely as the others.",
+    HistogramSettings,
+)
+class HistogramTokens:
+    """Bins by their counts, and whole numbers in them alike. Zero tokens count as 1."""
+
+    def __init__(self, settings: HistogramSettings) -> None:
+        _check_histogram(settings)
+        last = len(settings.counts) - 1
+        edges = [int(edge) for edge in settings.edges]  # documents are read with lists of floats
+        bins = [(low, high - low + (at == last)) for at, (low, high) in enumerate(pairwise(edges))]
+        kept = [(one, count) for one, count in zip(bins, settings.counts, strict=True) if count > 0.0]
+        self._bins = tuple(one for one, _ in kept)
+        self._bounds = tuple(accumulate(count for _, count in kept))
+
+    def sample(self, stream: Stream) -> int:
+        """Return a number of tokens, at least 1."""
+        place = bisect_right(self._bounds, stream.uniform() * self._bounds[-1])
+        low, width = self._bins[min(place, len(self._bins) - 1)]
+        return max(1, low + stream.below(width))
 
 
 class Ratios(Protocol):

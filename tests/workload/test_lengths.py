@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -77,6 +78,93 @@ def test_lognormal_lengths() -> None:
     counts = sorted(sample(lengths_of("lognormal", mu=6.0, sigma=0.8)))
     for quantile, z in ((0.1, -1.2816), (0.5, 0.0), (0.9, 1.2816)):
         assert counts[int(quantile * DRAWS)] == pytest.approx(math.exp(6 + 0.8 * z), rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("settings", "middle", "p95"),
+    [
+        ({"mean": 350.0, "p95": 900.0}, None, 900),
+        ({"mean": 350.0, "p95": 1350.0}, None, 1350),  # nearly the largest that there is: 3.868 times the mean
+        ({"median": 250.0, "p95": 900.0}, 250, 900),
+        ({"mu": math.log(250), "p95": 900.0}, 250, 900),
+        ({"median": 250.0, "sigma": 0.5}, 250, 250 * math.exp(0.5 * 1.644853627)),
+        ({"mean": 350.0, "p95": 350.0}, 350, 350),
+    ],
+)
+def test_a_lognormal_by_figures_of_its_lengths(settings: dict[str, float], middle: float | None, p95: float) -> None:
+    counts = sorted(sample(lengths_of("lognormal", **settings), 60_000))
+    assert counts[57_000] == pytest.approx(p95, rel=0.025)
+    if middle is not None:
+        assert counts[30_000] == pytest.approx(middle, rel=0.02)
+    if "mean" in settings:
+        assert sum(counts) / len(counts) == pytest.approx(settings["mean"], rel=0.02)
+
+
+@given(st.floats(1.0, 1e6), st.floats(1.0, 3.86))
+def test_a_mean_and_p95_give_the_parameters_that_an_equation_solver_finds(mean: float, ratio: float) -> None:
+    def excess(sigma: float) -> float:
+        return math.log(mean) - sigma * sigma / 2 + 1.6448536269514722 * sigma - math.log(mean * ratio)
+
+    made = create_lengths(lengths_of("lognormal", mean=mean, p95=mean * ratio))
+    low, high = 0.0, 1.6448536269514722  # p95 grows with sigma up to there
+    for _ in range(80):
+        sigma = (low + high) / 2
+        low, high = (sigma, high) if excess(sigma) < 0 else (low, sigma)
+    assert made._sigma == pytest.approx(low, abs=2e-7)  # type: ignore[attr-defined]
+    assert made._mu == pytest.approx(math.log(mean) - low * low / 2, abs=2e-7)  # type: ignore[attr-defined]
+
+
+def test_two_percentiles_are_those_of_a_lognormal() -> None:
+    given_ = {"p50": 250.0, "p95": 900.0}
+    table = PluginConfig(kind="percentiles", settings={"values": given_})
+    lognormal = PluginConfig(kind="lognormal", settings={"median": 250.0, "p95": 900.0})
+    ours, theirs = create_lengths(table), create_lengths(lognormal)
+    streams = [Streams(3).stream("lengths") for _ in range(2)]
+    drawn = [(ours.sample(streams[0]), theirs.sample(streams[1])) for _ in range(2000)]
+    assert max(abs(one - other) for one, other in drawn) <= 1
+
+
+def test_sampled_percentiles_are_those_of_the_table() -> None:
+    table = {"p5": 12, "p50": 180, "p90": 700, "p90.5": 2000, "p99": 2000}
+    counts = sorted(sample(PluginConfig(kind="percentiles", settings={"values": table, "max": 2600}), 60_000))
+    for name, value in table.items():
+        at = float(name[1:]) / 100
+        around = counts[int((at - 0.004) * 60_000)], counts[int((at + 0.004) * 60_000)]
+        assert around[0] <= value <= around[1], name
+    assert counts[-1] <= 2600
+
+
+def test_histograms_have_their_counts_and_spread_them_evenly() -> None:
+    settings = {"edges": (0, 100, 101, 400), "counts": (5, 0, 15)}
+    counts = sample(PluginConfig(kind="histogram", settings=settings))
+    assert sum(one < 100 for one in counts) / DRAWS == pytest.approx(0.25, abs=0.013)
+    assert 100 not in counts
+    assert max(counts) == 400
+    assert sum(one >= 251 for one in counts) / DRAWS == pytest.approx(0.75 * 150 / 300, abs=0.014)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("lognormal", {"sigma": 1.0}, "need `mu`, `mean` or `median`"),
+        ("lognormal", {"mean": 5.0}, "need `sigma` or `p95`"),
+        ("lognormal", {"mean": 5.0, "median": 4.0, "sigma": 1.0}, "have both `mean` and `median`"),
+        ("lognormal", {"mean": 5.0, "p95": 8.0, "sigma": 1.0}, "have both `sigma` and `p95`"),
+        ("lognormal", {"median": 350.0, "p95": 300.0}, "p95 300 is below the median 350"),
+        ("lognormal", {"mu": math.log(350), "p95": 300.0}, r"p95 300 is below the median, exp\(mu\) = 35"),
+        ("lognormal", {"mean": 350.0, "p95": 300.0}, "p95 300 is below the mean 350"),
+        ("lognormal", {"mean": 350.0, "p95": 1360.0}, "no lognormal has the mean 350 and the p95 1360"),
+        ("percentiles", {"values": {"p50": 9.0}}, "one percentile"),
+        ("percentiles", {"values": {"p90": 300.0, "p50": 400.0}}, "p90 300 is below p50, which is 400"),
+        ("percentiles", {"values": {"p50": 3.0, "p50.0": 3.0}}, "p50.0 and p50 are the same"),
+        ("histogram", {"edges": (0, 10, 10), "counts": (1, 2)}, "the edge 10 is not above 10"),
+        ("histogram", {"edges": (0, 10, 20), "counts": (1,)}, "1 `counts` for the 2 bins between 3 `edges`"),
+        ("histogram", {"edges": (0, 10), "counts": (0.0,)}, "all counts are zero"),
+    ],
+)
+def test_figures_that_no_lengths_have_are_refused(kind: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        create_lengths(PluginConfig(kind=kind, settings=settings))
 
 
 def test_a_mixture_has_a_power_tail() -> None:

@@ -51,6 +51,20 @@ def table(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 4000, 1.0, np.where(x >= 90, 0.8, np.where(x >= 7, 0.5, 0.0)))
 
 
+def between(x: np.ndarray) -> np.ndarray:
+    """Lognormal pieces between percentiles, by scipy: the deviate of a length, then its probability."""
+    deviates, logarithms = stats.norm.ppf([0.1, 0.5, 0.9, 0.99]), np.log([40.0, 300.0, 900.0, 5000.0])
+    slopes = np.diff(deviates) / np.diff(logarithms)
+    at = np.clip(np.searchsorted(logarithms, np.log(x)) - 1, 0, 2)
+    return np.asarray(stats.norm.cdf(np.take(deviates, at) + slopes[at] * (np.log(x) - logarithms[at])))
+
+
+def bins(x: np.ndarray) -> np.ndarray:
+    """A quarter from 0 (as 1) to 9, the rest from 200 to 1,000, both included."""
+    first = np.clip((x + 1) / 10, 0.0, 1.0) * 0.25
+    return np.where(x < 1, 0.0, first + np.clip((x - 199) / 801, 0.0, 1.0) * 0.75)
+
+
 UNCUT = float(
     optimize.brentq(lambda mean: integrate.quad(stats.expon(scale=mean).sf, 0.0, 1024.0)[0] - 771.0, 500, 5000)
 )
@@ -75,6 +89,11 @@ LENGTH_CASES: dict[str, tuple[dict[str, object], Cdf]] = {
         rounded(mixture),
     ),
     "empirical": ({"weights": {"7": 5.0, "90": 3.0, "4000": 2.0}}, table),
+    "percentiles": (
+        {"values": {"p10": 40, "p50": 300, "p90": 900, "p99": 5000}, "max": 9000},
+        rounded(between, 1, 9000),
+    ),
+    "histogram": ({"edges": [0, 10, 200, 1000], "counts": [2, 0, 6]}, bins),
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.request import Request
-from blis_tui.model import Client, PluginConfig, Prefix, Trace, Workload
+from blis_tui.model import Client, PluginConfig, Prefix, Session, Trace, Workload
 from blis_tui.model.plug_ins import Origin, Registry
 from blis_tui.spec.shipped import builtin
 from blis_tui.workload.source import BATCH_SIZE, GeneratedSource, RequestSource, TraceSource, create_source
@@ -222,3 +222,14 @@ def test_the_factory_follows_the_workload(tmp_path: Path) -> None:
     path.write_text("arrival_time_us,input_tokens,output_tokens\n1,2,3\n4,5,6\n", encoding="utf-8")
     recorded = Workload(name="r", requests=1, trace=Trace(path=str(path), format="requests", sha256=""))
     assert [one.arrival_us for one in take(create_source(recorded, 1, builtin()))] == [1]
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_with_ignore_eos_answers_are_known_to_use_up_their_budget(turns: int) -> None:
+    count = PluginConfig(kind="constant", settings={"value": turns})
+    session = None if turns == 1 else Session(turns=count, pacing="clock")
+    clients = tuple(replace(CHAT, id=name, ignore_eos=name == "all", session=session) for name in ("all", "some"))
+    source = create_source(replace(MIXED, clients=clients, requests=40), 1, builtin())
+    asked = list(iter(source.next_request, None))
+    assert {(one.client, one.ignore_eos) for one in asked} == {("all", True), ("some", False)}
+    assert all(one.max_output_tokens == one.output_tokens for one in asked)

@@ -420,6 +420,8 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
         return None
     _note_others(options, command, given)
     client: dict[str, Json] = {"id": "bench", **_lengths(options, engine)}
+    if "ignore-eos" in options or (engine == "sglang" and "disable-ignore-eos" not in options):
+        client["ignore_eos"] = True
     requests = int(_number(options, "num-prompts", _PROMPTS))
     rate, users = options.get("request-rate", "inf"), int(_number(options, "max-concurrency", 0))
     if rate == "inf" and users:
