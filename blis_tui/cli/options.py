@@ -29,6 +29,8 @@ _Grouped: TypeAlias = "Callable[..., object]"
 
 KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency", "study")
 """Kinds of document, as commands take them."""
+EXPORTS: Final = ("vllm", "sglang", "compose", "kubernetes", "llm-d")
+"""What starts servers and can be written, as commands take it."""
 MOST_JOBS: Final = 64
 """Maximum number of processes, about as many as one process can load experiments for."""
 

@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import count
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import click
 
@@ -16,7 +16,7 @@ from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.help import Command
-from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
+from blis_tui.cli.options import EXPORTS, MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
     ExitCode,
@@ -45,6 +45,9 @@ from blis_tui.cli.sweep import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.base.source import Json
+    from blis_tui.model import Experiment
+    from blis_tui.spec.foreign.export import Exported
     from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.study.planning.answer import Plan, Question
     from blis_tui.study.study_rows import Row
@@ -103,6 +106,7 @@ class _Written:
     output_format: str
     output: str | None
     html_file: str | None
+    deployment: tuple[str, str] | None
     progress: bool | None
 
 
@@ -189,6 +193,13 @@ class _Written:
         metavar="FILE.html",
         help="Also write an HTML page with charts: the answer, and what was tried.",
     ),
+    click.option(
+        "--export",
+        "deployment",
+        type=(click.Choice(EXPORTS), str),
+        metavar="KIND FILE",
+        help="Also write what starts the servers of the answer: vllm, sglang, compose, kubernetes or llm-d.",
+    ),
     progress_option,
 )
 @reported
@@ -208,6 +219,7 @@ def plan(
     SPEC is the name or path of an experiment; its workload defines what requests look like. A run goes on until it is
     certain whether the bounds hold in the long run, or until that cannot be known; then its size is not the answer.
     """
+    from blis_tui.spec.study.document import experiment_of  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.planning.answer import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
@@ -215,13 +227,16 @@ def plan(
     _require_used(max_rate=max_rate)
     if not slos:
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
-    require_different_files({"-o": written.output, "--html": written.html_file})
+    deployed = None if written.deployment is None else written.deployment[1]
+    require_different_files({"-o": written.output, "--html": written.html_file, "--export": deployed})
     size_path, least, most = _sizes(search.sizes)
     _require_effect(start.overrides, {} if max_rate else {size_path: "may grow (--sizes)"}, rated=rate is not None)
     with interrupting_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
         study = open_study(source, asked)
-        require_no_overwrite({"-o": written.output, "--html": written.html_file})
+        require_no_overwrite({"-o": written.output, "--html": written.html_file, "--export": deployed})
+        if written.deployment is not None:  # what cannot be exported is told before the search
+            _deployed(written.deployment[0], experiment_of(study, study.points[0], study.seeds[0]))
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is the key that may grow, so it cannot also be an axis: see --sizes")
         question = Question(
@@ -268,6 +283,7 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     """Answer the question and write the answer."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (as above)
     from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
+    from blis_tui.study.planning.plan import answer_experiment  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
     from blis_tui.study.planning.plan_text import plan_data  # noqa: PLC0415
 
@@ -280,6 +296,7 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     with atomic_files() as opened, ExitStack() as running:
         file = None if written.output is None else opened.text(written.output)
         page = None if written.html_file is None else open_page(opened, written.html_file)
+        deployment = None if written.deployment is None else opened.text(written.deployment[1])
         try:
             runner = running.enter_context(runs.runner(MOST_JOBS))
             found = ask(question, runner, runs.kept(), show, warn)
@@ -291,9 +308,23 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
             file.write(text)
         if page is not None:
             page.write(_page(found))
+        if deployment is not None and written.deployment is not None:
+            made = _deployed(written.deployment[0], answer_experiment(found))
+            deployment.write(made.text)
+            tell("".join(f"not said: {one}\n" for one in made.lost), nl=False)
     if written.output is None:
         print_text(text, nl=False)
     return found
+
+
+def _deployed(kind: str, experiment: Experiment | None) -> Exported:
+    """Return what starts the servers of an experiment; without one, a comment."""
+    from blis_tui.base.source import as_map  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.foreign.export import Exported, export_document  # noqa: PLC0415
+
+    if experiment is None:
+        return Exported("# Nothing that was tried meets all bounds, so there is nothing to deploy.\n", ())
+    return export_document(kind, as_map(cast("Json", experiment.document)))
 
 
 def _page(found: Plan) -> str:

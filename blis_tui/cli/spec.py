@@ -276,9 +276,9 @@ def _exporting(kind: str, about: str) -> None:
     @reported
     def command(source: str, overrides: tuple[str, ...], output: Path | None, strict: bool) -> None:
         from blis_tui.output.result_files import write_text  # noqa: PLC0415
-        from blis_tui.spec.foreign import export as exporter  # noqa: PLC0415
+        from blis_tui.spec.foreign.export import export as export_  # noqa: PLC0415
 
-        made = getattr(exporter, f"export_{kind}")(source, overrides)
+        made = export_(kind, source, overrides)
         if output is None or str(output) == "-":
             print_data(made.text)
         else:
@@ -290,7 +290,10 @@ def _exporting(kind: str, about: str) -> None:
 
 
 _exporting("vllm", "Write commands of vLLM that start an experiment's servers.")
-_exporting("kubernetes", "Write Deployments of vLLM with an experiment's servers, and their autoscaler.")
+_exporting("sglang", "Write commands of SGLang that start an experiment's servers.")
+_exporting("compose", "Write a compose file with an experiment's servers.")
+_exporting("kubernetes", "Write Deployments with an experiment's servers, and their autoscaler.")
+_exporting("llm-d", "Write values of llm-d's charts: an experiment's servers, and how requests are routed to them.")
 
 
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:

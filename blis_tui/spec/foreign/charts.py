@@ -54,7 +54,11 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
         InputError: a file cannot be read.
         SpecError: they are of no known chart, have no server, or something impossible here.
     """
-    sources = [read_source(path) for path in paths]
+    return of_values([read_source(path) for path in paths], wanted, service)
+
+
+def of_values(sources: list[Source], wanted: Wanted, service: str | None = None) -> Imported:
+    """Convert the values in files; otherwise like :func:`import_helm`."""
     given = Input(Document({}, sources[0]))
     charts: dict[str, dict[str, Json]] = {}
     for source in sources:

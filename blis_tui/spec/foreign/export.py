@@ -1,4 +1,4 @@
-"""Exports an experiment as what starts its servers: commands of vLLM, or Deployments of Kubernetes.
+"""Exports an experiment as what starts its servers: commands, a compose file, Deployments, values of a chart.
 
 The result is imported again: whatever differs then cannot be said that way, and is listed.
 """
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import InputError
 from blis_tui.base.scalars import flow
-from blis_tui.base.source import Source, as_list, as_map, dotted
+from blis_tui.base.source import Json, Source, as_list, as_map, dotted
 from blis_tui.base.text import printable
+from blis_tui.spec.foreign.charts import of_values
 from blis_tui.spec.foreign.kubernetes import documents, gpu_named, number
 from blis_tui.spec.foreign.manifests import of_documents
 from blis_tui.spec.foreign.reading import as_name
-from blis_tui.spec.foreign.server_arguments import VLLM
+from blis_tui.spec.foreign.routing import KIND, SCORERS
+from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, of_commands
 from blis_tui.spec.foreign.shell import commands
 from blis_tui.spec.library import find
@@ -28,9 +30,11 @@ from blis_tui.spec.resolve import resolve
 from blis_tui.spec.yaml_text import yaml_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from blis_tui.base.source import DataPath, Json
+    from blis_tui.base.source import DataPath
+    from blis_tui.spec.foreign.reading import Imported
+    from blis_tui.spec.foreign.server_arguments import Server
 
 _COMPARED: Final = ("model", "hardware", "latency", "policy", "cluster", "engine")
 _TAGS: Final = MappingProxyType({"0.10": "v0.10.2", "0.32": "v0.32.0", "0.33": "v0.33.0"})
@@ -38,6 +42,8 @@ _TAGS: Final = MappingProxyType({"0.10": "v0.10.2", "0.32": "v0.32.0", "0.33": "
 _ROLES: Final = MappingProxyType({"prefill": "kv_producer", "decode": "kv_consumer"})
 _HEAD: Final[dict[str, Json]] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "exported"}}
 _SECONDS: Final = 1_000_000
+_REACHABLE: Final = ("--host", "0.0.0.0", "--port", "8000")  # noqa: S104  (of a container)
+"""vLLM in a container is reachable without being told."""
 
 
 class Exported(NamedTuple):
@@ -52,46 +58,94 @@ class _Servers(NamedTuple):
     """Equal servers of the experiment."""
 
     name: str
+    role: str
     copies: int
     gpus: int
     arguments: list[str]
     hardware: str
 
 
-def export_vllm(source: str, overrides: Sequence[str] = ()) -> Exported:
-    """Return a script that starts the servers of an experiment.
+class _Engine(NamedTuple):
+    """An engine whose servers can be started."""
+
+    name: str
+    title: str
+    batching: str
+    """The scheduler that simulates it."""
+    known: Server
+    command: tuple[str, ...]
+    image: str
+    more: Callable[[dict[str, Json], dict[str, Json]], Iterator[str]]
+    """Yields arguments that are no key of the same kind, from the experiment of a server and a bare one."""
+
+
+class _Format(NamedTuple):
+    """A way to write what starts servers, and to read it again."""
+
+    write: Callable[[_Export], str]
+    read: Callable[[_Export, Source, Wanted], Imported]
+    engines: tuple[str, ...]
+
+
+def export(kind: str, source: str, overrides: Sequence[str] = ()) -> Exported:
+    """Return what starts the servers of an experiment.
 
     Args:
+        kind: one of ``FORMATS``.
         source: the experiment's name or path.
         overrides: ``path=value`` texts.
 
     Raises:
-        InputError: it cannot be read, its scheduler is not vLLM's, or its model has no id.
+        InputError: it cannot be read, no such server has its scheduler, or its model has no id.
         SpecError: it is not valid.
     """
-    return _Export(source, overrides).finish(_script)
+    return export_document(kind, as_map(resolve_source(source, overrides=overrides).document.data))
 
 
-def export_kubernetes(source: str, overrides: Sequence[str] = ()) -> Exported:
-    """Return manifests that deploy the servers of an experiment; otherwise like :func:`export_vllm`."""
-    return _Export(source, overrides).finish(_manifest)
+def export_document(kind: str, data: dict[str, Json]) -> Exported:
+    """Return what starts the servers of a resolved experiment; otherwise like :func:`export`."""
+    return _Export(data, FORMATS[kind].engines).finish(FORMATS[kind])
 
 
 class _Export:
-    def __init__(self, source: str, overrides: Sequence[str]) -> None:
-        self.data = as_map(resolve_source(source, overrides=overrides).document.data)
+    def __init__(self, data: dict[str, Json], engines: Sequence[str]) -> None:
+        self.data = data
         batching = as_map(as_map(self.data.get("policy")).get("batching"))
-        if batching.get("kind") != "vllm-v1":
-            text = f"`policy.batching` is `{printable(str(batching.get('kind')))}`: no server of vLLM has it"
-            raise InputError(text, help="export an experiment with vllm-v1 batching")
+        found = next((one for one in _ENGINES if one.batching == batching.get("kind") and one.name in engines), None)
+        if found is None:
+            wanted = [one for one in _ENGINES if one.name in engines]
+            titles = " or ".join(one.title for one in wanted)
+            text = f"`policy.batching` is `{printable(str(batching.get('kind')))}`: no server of {titles} has it"
+            raise InputError(
+                text, help=f"export an experiment with {' or '.join(one.batching for one in wanted)} batching"
+            )
+        self.engine: _Engine = found
         self.model = _id_of(_name(self.data.get("model")))
         self.hardware = _name(self.data.get("hardware"))
         head: dict[str, Json] = {**_HEAD, "model": self.model, "hardware": self.hardware, "workload": "chatbot"}
         self.version = str(batching.get("version"))
-        bare: dict[str, Json] = {**head, "policy": {"batching": "vllm-v1"}}
+        bare: dict[str, Json] = {**head, "policy": {"batching": found.batching}}
         # Unchecked: on one GPU, without any argument, the model need not fit.
         self._bare = as_map(resolve(open_source("-", yaml_text(bare))).document.data)
         self.servers = [*self._servers()]
+
+    @property
+    def image(self) -> str:
+        """The container image, with the version whose scheduler is simulated if there is one."""
+        return (
+            f"{self.engine.image}:{_TAGS.get(self.version, 'latest')}"
+            if ":" not in self.engine.image
+            else (self.engine.image)
+        )
+
+    @property
+    def several(self) -> bool:
+        """Whether there are different servers without roles."""
+        return len(self.servers) > 1 and not any(one.role for one in self.servers)
+
+    def labelled(self) -> bool:
+        """Whether labels of nodes say the hardware."""
+        return all(gpu_named(_label(one.hardware)) == one.hardware for one in self.servers)
 
     def _servers(self) -> Iterator[_Servers]:
         cluster = as_map(self.data.get("cluster"))
@@ -104,53 +158,34 @@ class _Export:
             split = pool.get("tensor_parallel") or cluster.get("tensor_parallel")
             data: dict[str, Json] = {**self.data, "engine": engine, "cluster": {"tensor_parallel": split}}
             ranks = number(split) * number(engine.get("pipeline_parallel")) * number(engine.get("data_parallel"))
-            role = _ROLES.get(str(pool.get("role")), "")
+            role = role if (role := str(pool.get("role"))) in _ROLES else ""
             arguments = [*self._arguments(data)]
             if role:
-                arguments += ["--kv-transfer-config", json.dumps({"kv_connector": "NixlConnector", "kv_role": role})]
+                config: Json = {"kv_connector": "NixlConnector", "kv_role": _ROLES[role]}
+                arguments += ["--kv-transfer-config", json.dumps(config)]
             hardware = _name(pool.get("hardware")) or self.hardware
-            yield _Servers(as_name(str(pool["name"])), number(pool.get("instances")), ranks, arguments, hardware)
+            copies = number(pool.get("instances"))
+            yield _Servers(as_name(str(pool["name"])), role, copies, ranks, arguments, hardware)
 
     def _arguments(self, data: dict[str, Json]) -> Iterator[str]:
         """Yield the arguments of a server, where they are not as they are without any."""
-        for name, key in VLLM.taken.items():
+        known = self.engine.known
+        for name, key in known.taken.items():
             if key in ("", "model"):
                 continue
             value, usual = _get(data, key), _get(self._bare, key)
             if value == usual or value in (None, "auto", "none") or isinstance(value, dict | list):
                 continue
-            if name in VLLM.flags:
-                yield f"--{name}" if value else f"--no-{name}"
-            else:
+            if name not in known.flags:
                 yield from (f"--{name}", str(value))
-        engine, scheduling = as_map(data.get("engine")), _get(data, "policy.scheduling.kind")
-        if scheduling == "priority-fcfs":
-            yield from ("--scheduling-policy", "priority")
-        if (many := number(engine.get("data_parallel"))) > 1:
-            yield from ("--data-parallel-size", str(many))
-        if engine.get("lora") is not None:
-            yield "--enable-lora"
-        if (drafts := as_map(engine.get("speculative"))) != {}:
-            config = {"method": drafts.get("method", "ngram"), "num_speculative_tokens": drafts.get("draft_tokens")}
-            yield from ("--speculative-config", json.dumps(config))
-        if (mode := engine.get("cudagraph_mode")) is not None and not engine.get("enforce_eager"):
-            yield from ("--compilation-config", json.dumps({"cudagraph_mode": mode}))
-        tiers = [as_map(one) for one in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
-        if tiers and as_map(engine.get("kv_tiers")).get("kind") == "offload":
-            extra: dict[str, Json] = {"num_cpu_blocks": tiers[0].get("blocks")}
-            transfer = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
-            yield from ("--kv-transfer-config", json.dumps(transfer))
+            elif value or self.engine.name == "vllm":  # others have no flags that turn off
+                yield f"--{name}" if value else f"--no-{name}"
+        yield from self.engine.more(data, self._bare)
 
-    def finish(self, write: Callable[[_Export], str]) -> Exported:
-        """Return what a writer makes, with what it lacks as comments in front."""
-        text = write(self)
-        wanted = Wanted(self.hardware, workload="chatbot")
-        source = Source("exported", text)
-        if write is _script:
-            again = of_commands("vllm", source, commands(source), wanted)
-        else:
-            known = all(gpu_named(_label(one.hardware)) == one.hardware for one in self.servers)
-            again = of_documents(documents(source), [source], wanted._replace(hardware="") if known else wanted)
+    def finish(self, format_: _Format) -> Exported:
+        """Return what a format says, with what it lacks as comments in front."""
+        text = format_.write(self)
+        again = format_.read(self, Source("exported", text), Wanted(self.hardware, workload="chatbot"))
         made = as_map(resolve_source("-", stdin_text=again.text).document.data)
         lost = tuple(
             printable(f"{dotted(path)}: {flow(value)}")
@@ -161,6 +196,62 @@ class _Export:
         comments += ["# Not in it: the load" + ("" if not lost else ", and these keys of the experiment:")]
         comments += [f"#   {one}" for one in lost]
         return Exported("\n".join(comments) + "\n" + text, lost)
+
+
+# ---- engines ----
+
+
+def _vllm_arguments(data: dict[str, Json], _: dict[str, Json]) -> Iterator[str]:
+    engine, scheduling = as_map(data.get("engine")), _get(data, "policy.scheduling.kind")
+    if scheduling == "priority-fcfs":
+        yield from ("--scheduling-policy", "priority")
+    if (many := number(engine.get("data_parallel"))) > 1:
+        yield from ("--data-parallel-size", str(many))
+    if engine.get("lora") is not None:
+        yield "--enable-lora"
+    if (drafts := as_map(engine.get("speculative"))) != {}:
+        config = {"method": drafts.get("method", "ngram"), "num_speculative_tokens": drafts.get("draft_tokens")}
+        yield from ("--speculative-config", json.dumps(config))
+    if (mode := engine.get("cudagraph_mode")) is not None and not engine.get("enforce_eager"):
+        yield from ("--compilation-config", json.dumps({"cudagraph_mode": mode}))
+    tiers = [as_map(one) for one in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
+    if tiers and as_map(engine.get("kv_tiers")).get("kind") == "offload":
+        extra: dict[str, Json] = {"num_cpu_blocks": tiers[0].get("blocks")}
+        transfer = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+        yield from ("--kv-transfer-config", json.dumps(transfer))
+
+
+def _sglang_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[str]:
+    engine, batching = as_map(data.get("engine")), as_map(_get(data, "policy.batching"))
+    chunk = batching.get("chunked_prefill_size")
+    if chunk != _get(bare, "policy.batching.chunked_prefill_size"):
+        yield from ("--chunked-prefill-size", str(-1 if chunk == "none" else chunk))
+    if engine.get("kv_cache_dtype") == "fp8":
+        yield from ("--kv-cache-dtype", "fp8_e4m3")
+    if isinstance(blocks := engine.get("kv_blocks"), int):
+        yield from ("--max-total-tokens", str(blocks * number(engine.get("block_size_tokens"))))
+    if engine.get("enable_prefix_caching") is False:
+        yield "--disable-radix-cache"
+    if batching.get("overlap_schedule") is False:
+        yield "--disable-overlap-schedule"
+    if engine.get("lora") is not None:
+        yield "--enable-lora"
+    if as_map(engine.get("kv_tiers")).get("kind") == "hicache":
+        yield "--enable-hierarchical-cache"
+
+
+_ENGINES: Final = (
+    _Engine("vllm", "vLLM", "vllm-v1", VLLM, ("vllm", "serve"), "vllm/vllm-openai", _vllm_arguments),
+    _Engine(
+        "sglang",
+        "SGLang",
+        "sglang",
+        SGLANG,
+        ("python3", "-m", "sglang.launch_server", "--model-path"),
+        "lmsysorg/sglang:v0.5.23",
+        _sglang_arguments,
+    ),
+)
 
 
 def _id_of(name: str) -> str:
@@ -203,26 +294,38 @@ def _different(one: Json, other: Json, path: DataPath) -> Iterator[tuple[DataPat
         yield path, one
 
 
-def _script(export: _Export) -> str:
-    """Return commands of vLLM: one, or a loop over the GPUs of each instance."""
-    lines: list[str] = []
-    several = sum(one.copies for one in export.servers) > 1
-    if len(export.servers) > 1 and not any("--kv-transfer-config" in one.arguments for one in export.servers):
-        text = "its pools have no roles: their servers are no cluster of one script"
+# ---- formats ----
+
+
+def _no_pools(export: _Export, what: str) -> None:
+    """Raise InputError if there are different servers without roles."""
+    if export.several:
+        text = f"its pools have no roles: their servers are no cluster of one {what}"
         raise InputError(text, help="export it with `spec export kubernetes`")
+
+
+def _script(export: _Export) -> str:
+    """Return commands: one, or a loop over the GPUs of each instance."""
+    lines: list[str] = []
+    _no_pools(export, "script")
+    start = shlex.join([*export.engine.command, export.model])
     gpu, port = 0, 8000
     for one in export.servers:
         words = [shlex.quote(word) for word in one.arguments]
         pairs = [" ".join(pair) for pair in _paired(words)]
-        if not several:
-            return " \\\n  ".join([f"vllm serve {shlex.quote(export.model)}", *pairs]) + "\n"
+        if sum(each.copies for each in export.servers) == 1:
+            return " \\\n  ".join([start, *pairs]) + "\n"
         lists = [range(gpu + at * one.gpus, gpu + (at + 1) * one.gpus) for at in range(one.copies)]
         named = " ".join(",".join(map(str, each)) for each in lists)
-        front = f"  CUDA_VISIBLE_DEVICES=$gpus vllm serve {shlex.quote(export.model)}"
+        front = f"  CUDA_VISIBLE_DEVICES=$gpus {start}"
         lines += [f"port={port}", f"for gpus in {named}; do"]
         lines += [" \\\n    ".join([front, *pairs, "--port $port &"]), "  port=$((port + 1))", "done"]
         gpu, port = gpu + one.copies * one.gpus, port + one.copies
     return "\n".join(lines) + "\n"
+
+
+def _read_script(export: _Export, source: Source, wanted: Wanted) -> Imported:
+    return of_commands(export.engine.name, source, commands(source), wanted)
 
 
 def _paired(words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -234,6 +337,19 @@ def _paired(words: Sequence[str]) -> Iterator[Sequence[str]]:
             begin = at
 
 
+def _container(export: _Export, one: _Servers) -> dict[str, Json]:
+    """Return the image of a server with its command and arguments."""
+    *command, option = export.engine.command
+    if export.engine.name == "vllm":  # its image has a command
+        return {"image": export.image, "args": ["--model", export.model, *one.arguments]}
+    arguments: list[Json] = [option, export.model, *one.arguments, *_REACHABLE]
+    return {"image": export.image, "command": list[Json](command), "args": arguments}
+
+
+def _resource(hardware: str) -> str:
+    return "amd.com/gpu" if _label(hardware).startswith("AMD") else "nvidia.com/gpu"
+
+
 def _manifest(export: _Export) -> str:
     """Return a Deployment for each kind of server, and an autoscaler if there is one."""
     made: list[dict[str, Json]] = []
@@ -241,13 +357,8 @@ def _manifest(export: _Export) -> str:
     for one in export.servers:
         label = _label(one.hardware)
         nodes: dict[str, Json] = {"nvidia.com/gpu.product": label} if gpu_named(label) == one.hardware else {}
-        resource = "amd.com/gpu" if label.startswith("AMD") else "nvidia.com/gpu"
-        container: dict[str, Json] = {
-            "name": "vllm",
-            "image": f"vllm/vllm-openai:{_TAGS.get(export.version, 'latest')}",
-            "args": ["--model", export.model, *one.arguments],
-            "resources": {"limits": {resource: one.gpus}},
-        }
+        limits: Json = {"limits": {_resource(one.hardware): one.gpus}}
+        container: dict[str, Json] = {"name": export.engine.name, **_container(export, one), "resources": limits}
         labels: Json = {"app": one.name}
         pod: dict[str, Json] = {"containers": [container], **({"nodeSelector": nodes} if nodes else {})}
         made.append(
@@ -267,6 +378,121 @@ def _manifest(export: _Export) -> str:
     return "---\n".join(yaml_text(one) for one in made)
 
 
+def _read_manifest(export: _Export, source: Source, wanted: Wanted) -> Imported:
+    wanted = wanted._replace(hardware="") if export.labelled() else wanted
+    return of_documents(documents(source), [source], wanted)
+
+
+def _compose(export: _Export) -> str:
+    """Return a compose file with a service for each kind of server."""
+    _no_pools(export, "compose file")
+    services: dict[str, Json] = {}
+    port = 8000
+    for one in export.servers:
+        last = port + one.copies - 1
+        container = _container(export, one)
+        words = [*as_list(container.pop("command", [])), *as_list(container.pop("args"))]
+        device: Json = {"driver": "nvidia", "count": one.gpus, "capabilities": ["gpu"]}
+        deploy: dict[str, Json] = {"replicas": one.copies}
+        if _resource(one.hardware).startswith("nvidia"):
+            deploy["resources"] = {"reservations": {"devices": [device]}}
+        ports = f"{port}:8000" if one.copies == 1 else f"{port}-{last}:8000"
+        services[one.name] = {**container, "command": words, "ports": [ports], "ipc": "host", "deploy": deploy}
+        port = last + 1
+    return yaml_text({"services": services})
+
+
+def _read_compose(_: _Export, source: Source, wanted: Wanted) -> Imported:
+    return of_documents(documents(source), [source], wanted)
+
+
+def _values(export: _Export) -> str:
+    """Return values of llm-d's charts: those of the model service, and of the scheduler if it decides."""
+    roles = {one.role or "decode": one for one in export.servers}
+    if len(roles) < len(export.servers):
+        text = "llm-d's chart has servers of one kind, or two: for prefill and for decode"
+        raise InputError(text, help="export it with `spec export kubernetes`")
+    uri = f"hf://{export.model}"
+    made: dict[str, Json] = {"modelArtifacts": {"uri": uri, "name": export.model}}
+    scaler = as_map(as_map(export.data.get("cluster")).get("autoscaler"))
+    for role in ("decode", "prefill"):
+        one = roles.get(role)
+        if one is None:
+            made[role] = {"create": False}
+            continue
+        label = _label(one.hardware)
+        words, split = _without(one.arguments, "--tensor-parallel-size")
+        limits: Json = {"limits": {_resource(one.hardware): one.gpus}}
+        container: dict[str, Json] = {"name": "vllm", "image": export.image, "modelCommand": "vllmServe"}
+        made[role] = {
+            "create": True,
+            "replicas": one.copies,
+            **({"acceleratorTypes": {"labelValues": [label]}} if gpu_named(label) == one.hardware else {}),
+            **({"autoscaling": {"enabled": True, **_limits(scaler)}} if scaler else {}),
+            "parallelism": {"tensor": int(split or 1)},
+            "containers": [{**container, "args": list[Json](words), "resources": limits}],
+        }
+    if config := _picker(export.data):
+        file = "picker.yaml"
+        custom: Json = {file: yaml_text(config)}
+        made["inferenceExtension"] = {"pluginsConfigFile": file, "pluginsCustomConfig": custom}
+    return yaml_text(made)
+
+
+def _read_values(export: _Export, source: Source, wanted: Wanted) -> Imported:
+    return of_values([source], wanted._replace(hardware="") if export.labelled() else wanted)
+
+
+def _without(words: Sequence[str], name: str) -> tuple[list[str], str]:
+    """Return arguments without one, and its value."""
+    if name not in words:
+        return list(words), ""
+    at = words.index(name)
+    return [*words[:at], *words[at + 2 :]], words[at + 1]
+
+
+def _picker(data: dict[str, Json]) -> dict[str, Json]:
+    """Return the configuration of an endpoint picker that routes alike; empty = none does."""
+    apart = as_map(_get(data, "cluster.disaggregation"))
+    routings = {role: as_map(apart.get(f"{role}_routing")) for role in _ROLES if f"{role}_routing" in apart}
+    plugins: dict[str, Json] = {}
+    profiles: list[Json] = []
+    size = _get(data, "engine.block_size_tokens")
+    for name, routing in routings.items() if routings else [("default", as_map(_get(data, "policy.routing")))]:
+        entries: list[Json] = []
+        for scorer in map(as_map, as_list(routing.get("scorers"))):
+            type_ = _SCORERS.get(str(scorer.get("kind")))
+            if type_ is None:
+                return {}
+            parameters = _parameters(scorer, size)
+            plugins[type_] = {"type": type_, **({"parameters": parameters} if parameters else {})}
+            entries.append({"pluginRef": type_, "weight": scorer.get("weight", 1)})
+        picker = _PICKERS.get(str(routing.get("kind"))) if routing.get("kind") != "weighted" else "max-score-picker"
+        if picker is None or (picker == "random-picker" and routing.get("choices") != 1):
+            return {}
+        plugins[picker] = {"type": picker}
+        profiles.append({"name": name, "plugins": [*entries, {"pluginRef": picker}]})
+    decider = as_map(apart.get("decider"))
+    if decider.get("kind") == "prefix-threshold":
+        plugins["pd-profile-handler"] = {
+            "type": "pd-profile-handler",
+            "parameters": {"threshold": decider.get("threshold_tokens")},
+        }
+    head: dict[str, Json] = {"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": KIND}
+    return {**head, "plugins": list(plugins.values()), "schedulingProfiles": profiles}
+
+
+def _parameters(scorer: Mapping[str, Json], size: Json) -> dict[str, Json]:
+    if scorer.get("kind") == "prefix-affinity" and "capacity_blocks" in scorer:
+        return {"lruCapacityPerServer": scorer["capacity_blocks"]}
+    return {"tokenProcessorConfig": {"blockSize": size}} if scorer.get("kind") == "precise-prefix-cache" else {}
+
+
+_SCORERS: Final = {ours: theirs for theirs, ours in reversed([*SCORERS.items()])}
+"""Scorer of `policy.routing` -> the endpoint picker's, of several the first."""
+_PICKERS: Final = MappingProxyType({"session-affinity": "session-affinity-scorer", "power-of-two": "random-picker"})
+
+
 def _label(hardware: str) -> str:
     """Return what nodes with a GPU are labelled."""
     maker = "AMD" if hardware.startswith("mi") else "NVIDIA"
@@ -274,18 +500,35 @@ def _label(hardware: str) -> str:
 
 
 def _scaler(name: str, scaler: dict[str, Json]) -> dict[str, Json]:
+    target: Json = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {"scaleTargetRef": target, **_limits(scaler)},
+    }
+
+
+def _limits(scaler: dict[str, Json]) -> dict[str, Json]:
+    """Return the limits and windows of an autoscaler."""
     windows: dict[str, Json] = {
         key: {"stabilizationWindowSeconds": number(scaler.get(f"{ours}_stabilization_window_us"), 0) // _SECONDS}
         for key, ours in (("scaleUp", "scale_up"), ("scaleDown", "scale_down"))
     }
     return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": scaler.get("min_instances"),
-            "maxReplicas": scaler.get("max_instances"),
-            "behavior": windows,
-        },
+        "minReplicas": scaler.get("min_instances"),
+        "maxReplicas": scaler.get("max_instances"),
+        "behavior": windows,
     }
+
+
+FORMATS: Final[Mapping[str, _Format]] = MappingProxyType(
+    {
+        "vllm": _Format(_script, _read_script, ("vllm",)),
+        "sglang": _Format(_script, _read_script, ("sglang",)),
+        "compose": _Format(_compose, _read_compose, ("vllm", "sglang")),
+        "kubernetes": _Format(_manifest, _read_manifest, ("vllm", "sglang")),
+        "llm-d": _Format(_values, _read_values, ("vllm",)),
+    }
+)
+"""What can be exported -> how."""

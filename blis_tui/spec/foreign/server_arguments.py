@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.source import as_map
 from blis_tui.spec.foreign.reading import Fate
+from blis_tui.spec.schema import default
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -602,7 +603,7 @@ def _sglang_kv_cache_dtype(made: Conversion, value: Json) -> None:
 
 
 def _sglang_max_total_tokens(made: Conversion, value: Json) -> None:
-    size = made.options.get("page-size", 1)
+    size = made.options.get("page-size", default("Experiment", "engine", "block_size_tokens"))
     blocks: Json = value // size if isinstance(value, int) and isinstance(size, int) and size > 0 else value
     made.set("engine.kv_blocks", blocks, ("max-total-tokens",))
 

@@ -192,6 +192,12 @@ def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
     return _Choice(best, tuple(as_good), cost)
 
 
+def answer_experiment(plan: Plan) -> Experiment | None:
+    """Return the experiment with the configuration that was found; None = nothing holds."""
+    study = plan.question.study
+    return None if plan.best is None else experiment_of(study, _sized(plan.question, plan.best), study.seeds[0])
+
+
 def _sized(question: Question, one: Candidate) -> Point:
     """Return the configuration's point with the size that was found."""
     size = {} if one.size is None or question.max_rate else {question.size_path: one.size}
