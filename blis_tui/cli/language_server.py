@@ -25,6 +25,7 @@ from blis_tui.base.source import Source
 from blis_tui.cli.check import check_document
 from blis_tui.spec.authoring.layout import format_source
 from blis_tui.spec.editor.cursor import cursor_at, kind_of, on_row, rows_of
+from blis_tui.spec.editor.fixes import fixes
 from blis_tui.spec.library import description, entries, find
 from blis_tui.spec.metric_names import COSTS, all_metrics
 from blis_tui.spec.read import parse
@@ -48,8 +49,6 @@ _SETTLE_S: Final = 0.2
 _SHOWN_LINES: Final = 40
 """Lines of a command's output that are shown; the whole of it is in the log."""
 _OURS: Final = re.compile(r"^apiVersion: *[\"']?blis/", re.MULTILINE)
-_MEANT: Final = re.compile(r"^did you mean (`[^`]+`(?: or `[^`]+`)*)\?")
-_QUOTED: Final = re.compile(r"`([^`]+)`")
 _SUFFIXES: Final = (".blis.yaml", ".study.yaml")
 
 
@@ -100,6 +99,7 @@ def _placed(document: TextDocument, one: Diagnostic | None, message: str) -> typ
         severity=types.DiagnosticSeverity.Error,
         code=None if one is None else one.code,
         source="blis-tui",
+        data=None if one is None else [int(step) if step.isdecimal() else step for step in one.path.split(".") if step],
     )
 
 
@@ -229,17 +229,32 @@ def definition_of(document: TextDocument, position: types.Position) -> types.Loc
 
 
 def actions_of(document: TextDocument, problems: Iterable[types.Diagnostic]) -> Iterator[types.CodeAction]:
-    """Yield quick fixes: each word that a problem's help says may be meant."""
+    """Yield quick fixes: the edits that a problem's help names."""
     for one in problems:
-        meant = _MEANT.match(next((line[6:] for line in one.message.splitlines() if line.startswith("help: ")), ""))
-        for word in _QUOTED.findall(meant[1]) if meant else ():
-            edit = types.TextEdit(one.range, word)
+        help_text = next((line[6:] for line in one.message.splitlines() if line.startswith("help: ")), "")
+        path = tuple(one.data) if isinstance(one.data, list | tuple) else ()
+        for fix in fixes(document.source, one.message.splitlines()[0], help_text, _text_at(document, one.range), path):
+            edit = types.TextEdit(one.range if fix.at < 0 else _range_at(document, fix.at), fix.text)
             yield types.CodeAction(
-                title=f"Change to `{word}`",
+                title=fix.title,
                 kind=types.CodeActionKind.QuickFix,
                 diagnostics=[one],
                 edit=types.WorkspaceEdit(changes={document.uri: [edit]}),
             )
+
+
+def _text_at(document: TextDocument, place: types.Range) -> str:
+    """Return what stands at a place of one line."""
+    found = document.position_codec.range_from_client_units(document.lines, place)
+    line = document.lines[found.start.line] if found.start.line < len(document.lines) else ""
+    return line[found.start.character : found.end.character]
+
+
+def _range_at(document: TextDocument, at: int) -> types.Range:
+    """Return the empty range at a distance from the beginning of the text."""
+    before = document.source[:at]
+    place = types.Position(before.count("\n"), len(before) - before.rfind("\n") - 1)
+    return document.position_codec.range_to_client_units(document.lines, types.Range(place, place))
 
 
 def lenses_of(document: TextDocument) -> list[types.CodeLens]:

@@ -430,6 +430,34 @@ def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     rewrite(paths, change, check=check, diff=diff, done="formatted")
 
 
+@click.command("trim", cls=Command)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@plugins_option
+@reported
+def trim(paths: tuple[str, ...], plugins: tuple[str, ...], *, check: bool, diff: bool) -> None:
+    """Leave out of documents what equals a default; they mean the same, with the same digest.
+
+    A key is left out if the document and each of its cases are the same without it: defaults, what is inherited
+    anyway, numbers that `auto` would be. Comments stay, but for those on lines that go. PATH is a file, a folder or -,
+    as for `spec fmt`.
+    """
+    from blis_tui.spec.authoring.trim import trim as trimmed  # noqa: PLC0415
+
+    known = known_plugins(plugins)
+
+    def change(source: Source) -> str:
+        made = trimmed(source, known)
+        if made.left_alone:
+            tell(printable(f"{source.name} was left unchanged: it has {made.left_alone}"))
+        if made.dropped:
+            tell(printable(f"{source.name}: without {', '.join(f'`{one}`' for one in made.dropped)}"))
+        return made.text
+
+    rewrite(paths, change, check=check, diff=diff, done="trimmed")
+
+
 def rewrite(
     paths: tuple[str, ...],
     change: Callable[[Source], str],
@@ -535,7 +563,7 @@ def spec() -> None:
     """Find, write, format and convert documents."""
 
 
-for _command in (export, fmt, import_, init, new, schema):
+for _command in (export, fmt, import_, init, new, schema, trim):
     spec.add_command(_command)
 
 

@@ -148,6 +148,20 @@ def test_errors_come_while_one_writes_with_a_fix(editor: Editor) -> None:
     assert editor.edit((7, 2), (7, 13), "max_num_seqs") == []
 
 
+def test_units_and_missing_keys_have_fixes(editor: Editor) -> None:
+    text = SPEC.replace("      output_tokens: 5\n", "      timeout_us: 2s\n      output_tokens: {kind: exponential}\n")
+    found = editor.open(text, "fixes.blis.yaml")
+    answers = editor.ask(
+        "textDocument/codeAction",
+        textDocument={"uri": editor.uri},
+        range=found[0]["range"],
+        context={"diagnostics": found},
+    )
+    edits = {fix["title"]: fix["edit"]["changes"][editor.uri][0] for fix in answers}
+    assert edits["Change to `2000000`"] == {"range": _range((15, 18), (15, 20)), "newText": "2000000"}
+    assert edits["Add `mean: 256`"] == {"range": _range((16, 39), (16, 39)), "newText": ", mean: 256"}
+
+
 def test_columns_are_of_utf_16(editor: Editor) -> None:
     text = SPEC.replace('- id: "𝄞"', '- {id: "𝄞𝄞", share: x, arrivals: poisson, input_tokens: 10, output_tokens: 5}')
     cut = text.index("\n      arrivals"), text.index("\nexpect")

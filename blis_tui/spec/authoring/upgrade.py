@@ -13,6 +13,7 @@ from blis_tui.base.diagnostics import about
 from blis_tui.base.errors import SpecError
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import Source, as_map, copied
+from blis_tui.spec.authoring.edits import cut
 from blis_tui.spec.hints import FORMATS, FORMER_KEYS, former_key
 from blis_tui.spec.read import parse
 
@@ -128,7 +129,7 @@ def _without(document: Document, text: str, found: _Found) -> tuple[str, Documen
     elif now and above:
         text = _replaced(text, span, now)
     else:
-        text = _cut(document, text, found.path)
+        text = cut(text, found.path)
         if now:
             text = _with_key(Source(document.source.name, text), now.split("."), document.get(*found.path))
     try:
@@ -161,23 +162,6 @@ def _wanted(document: Document, found: _Found) -> Json:
             return None
         target[last] = value
     return data
-
-
-def _cut(document: Document, text: str, path: DataPath) -> str:
-    """Return the text without a key and its value; with the whole line if nothing else is on it."""
-    key, value = document.place(path, key=True).span, document.place(path).span
-    lines = text.split("\n")
-    line = lines[key.line - 1]
-    before, behind = line[: key.column - 1], line[value.end_column - 1 :]
-    if key.line != value.line:
-        return text  # reading the text again will detect this
-    if not before.strip() and not behind.partition("#")[0].strip():
-        del lines[key.line - 1]
-    elif behind.lstrip().startswith(","):
-        lines[key.line - 1] = before + behind.lstrip()[1:].lstrip()
-    else:
-        lines[key.line - 1] = before.rstrip().removesuffix(",") + behind
-    return "\n".join(lines)
 
 
 def _with_key(source: Source, path: Sequence[str], value: Json) -> str:

@@ -127,13 +127,17 @@ def test_an_older_key_is_spelt_as_it_is_now(before: str, after: str, told: str, 
     assert upgraded(text) == (text, (), ())
 
 
+def test_a_value_of_several_lines_goes_with_its_key() -> None:
+    text, changes, left = upgraded(f"{HEAD}matrix:\n  latency.eager_step_us:\n    - 1\n    - 2\nseed: 3\n")
+    assert (text, len(changes), left) == (f"{HEAD}matrix: {{}}\nseed: 3\n", 1, ())
+
+
 LEFT: Final[dict[str, tuple[str, str]]] = {
     "a part that the document has not": (
         "apiVersion: blis/v1\nkind: Policy\nbatching: {kind: nano, enforce_eager: true}\n",
         "say `engine: {enforce_eager: …}` there, and take it out here",
     ),
     "both are said": (f"{HEAD}latency: {{kind: fitted, kv_cache: 1.1, kv_read: 1.2}}\n", "rewrite it by hand"),
-    "a value of several lines": (f"{HEAD}matrix:\n  latency.eager_step_us:\n    - 1\n    - 2\n", "rewrite it by hand"),
     "a part that refers": (f"{HEAD}engine: mine\npolicy: {{batching: {{enforce_eager: true}}}}\n", "by hand"),
 }
 
