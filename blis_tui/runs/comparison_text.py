@@ -132,7 +132,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
             _side("B", comparison.b),
             *(clip(f"note: {note}", WIDTH) for note in comparison.notes),
         ],
-        _documents(comparison.spec, same=comparison.a.sha256 == comparison.b.sha256),
+        document_lines(comparison.spec, same=comparison.a.sha256 == comparison.b.sha256),
         metric_lines(comparison, everything=everything),
     ]
     if comparison.requests is not None:
@@ -146,7 +146,8 @@ def _side(letter: str, side: ComparedRun) -> str:
     return clip(f"{letter}  {side.name}{overrides}{source}  seed {side.seed}", WIDTH)
 
 
-def _documents(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
+def document_lines(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
+    """Return what differs between two experiments; None = only whether they are the ``same`` is known."""
     if spec is None:
         return [
             "specification: the same"

@@ -1,6 +1,7 @@
 """``blis-tui diff`` as a user meets it."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,49 @@ def test_kept_results_stay_as_they_are() -> None:
     ):
         assert diff(*args).exit_code == ExitCode.USAGE
     assert diff("missing.json", "kept.json").exit_code == ExitCode.IO
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with the experiments above and a policy that one names."""
+    (tmp_path / "specs" / "policies").mkdir(parents=True)
+    policy = tmp_path / "specs" / "policies" / "mine.yaml"
+    policy.write_text("apiVersion: blis/v1\nkind: Policy\nmetadata: {name: mine}\nscheduling: sjf\n")
+    (tmp_path / "named.blis.yaml").write_text(SMALL + "policy: mine\n")
+    who = ("-c", "user.name=x", "-c", "user.email=x@x")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "one")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_an_edit_against_the_last_commit(repository: Path) -> None:
+    assert diff("named.blis.yaml", "--working-tree").stdout == "specification: no differences\n"
+    named = repository / "named.blis.yaml"
+    named.write_text(named.read_text().replace("hardware: h100", "hardware: h200") + "engine: {max_num_seqs: 8}\n")
+    policy = repository / "specs" / "policies" / "mine.yaml"
+    policy.write_text(policy.read_text().replace("sjf", "fcfs"))
+    index = (repository / ".git" / "index").read_bytes()
+    shown = diff("named.blis.yaml", "--working-tree", "--exit-code")
+    assert shown.exit_code == ExitCode.CHECK_FAILED
+    lines = [" ".join(line.split()) for line in shown.stdout.splitlines()]
+    assert lines[0].startswith("specification: ")
+    assert {"policy.scheduling.kind sjf -> fcfs", "engine.max_num_seqs 1,024 -> 8"} <= {*lines}
+    assert "hardware.memory_gib 80 -> 141" in lines
+    found = json.loads(diff("specs/policies/mine.yaml", "--working-tree", "--format", "json").stdout)
+    assert found == [{"path": "scheduling.kind", "kind": "changed", "old": "sjf", "new": "fcfs"}]
+    assert (repository / ".git" / "index").read_bytes() == index
+
+
+def test_what_git_does_not_have_is_told(repository: Path) -> None:
+    (repository / "new.blis.yaml").write_text(SMALL)
+    told = diff("new.blis.yaml", "--working-tree")
+    assert (told.exit_code, "git's last commit has no new.blis.yaml" in told.stderr) == (ExitCode.IO, True)
+    assert diff("small.blis.yaml", "other.blis.yaml", "--working-tree").exit_code == ExitCode.USAGE
+    (repository / "small.blis.yaml").write_text("apiVersion: blis/v1\n")
+    assert diff("small.blis.yaml", "--working-tree").exit_code == ExitCode.USAGE
+    assert diff("nowhere/small.blis.yaml", "--working-tree").exit_code == ExitCode.IO
+
+
+def test_outside_of_a_repository_git_says_so() -> None:
+    told = diff("small.blis.yaml", "--working-tree")
+    assert (told.exit_code, "git rev-parse fails" in told.stderr) == (ExitCode.IO, True)
