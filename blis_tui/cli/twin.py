@@ -53,6 +53,9 @@ def twin(
 ) -> None:
     """Compare RECORDING, made by `blis-tui observe`, with a simulation of the same requests.
 
+    RECORDING may also be a file with results of a load generator, as `calibrate` reads them: `vllm bench serve
+    --save-result --save-detailed`, GuideLLM, inference-perf.
+
     SPEC is an experiment that describes the server; its workload is replaced by the requests of the recording, each
     sent at its recorded time. The output shows latencies side by side, what the engines did, the first step at which
     they diverge, and how much of the error disappears with measured step times, gaps and front end.
@@ -65,16 +68,21 @@ def twin(
     from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
     from blis_tui.output.result_files import atomic_text  # noqa: PLC0415
 
-    left = read_recording(recording)
-    if is_recording(Path(other)):
+    results = recording.is_file()  # of a load generator
+    if results and (is_recording(Path(other)) or steps != "model"):
+        raise click.UsageError("results of a load generator are compared with an experiment, and have no steps")
+    if results:
+        found = _compared_results(recording, other, overrides, plugins, requests_file)
+    elif is_recording(Path(other)):
         if overrides or plugins or steps != "model":
             raise click.UsageError("--set, --plugins and --steps apply to an experiment, not to a recording")
-        right = read_recording(Path(other))
+        left, right = read_recording(recording), read_recording(Path(other))
         require_no_overwrite({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
         found = compare_recordings(left, right)
     else:
         from blis_tui.spec.load import load  # noqa: PLC0415
 
+        left = read_recording(recording)
         experiment = load(other, overrides=overrides, plugins=known_plugins(plugins))
         require_no_overwrite({"--requests": requests_file}, recording.iterdir())
         found = compare_with_simulation(left, experiment, other, steps)
@@ -84,6 +92,17 @@ def twin(
     text = to_json(twin_document(found)) if output_format == "json" else twin_text(found)
     print_text(text, nl=False)
     _judge(found, within)
+
+
+def _compared_results(
+    file: Path, spec: str, overrides: tuple[str, ...], plugins: tuple[str, ...], requests_file: str | None
+) -> Twin:
+    from blis_tui.live.twin.benchmark_results import compare_results  # noqa: PLC0415  (as above)
+    from blis_tui.spec.load import load  # noqa: PLC0415
+
+    experiment = load(spec, overrides=overrides, plugins=known_plugins(plugins))
+    require_no_overwrite({"--requests": requests_file}, [file])
+    return compare_results(file, experiment, spec)
 
 
 def _judge(found: Twin, within: float | None) -> None:

@@ -1,0 +1,60 @@
+"""Compares a load generator's results with a simulation of its requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from blis_tui.base.errors import InputError
+from blis_tui.base.units import plural
+from blis_tui.live.calibration import measured
+from blis_tui.live.observe.recording import COMPLETED, Observed, Recording, Server
+from blis_tui.live.twin.twin import Twin, compare_with_simulation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from blis_tui.model import Experiment
+
+
+def compare_results(path: Path, experiment: Experiment, name: str) -> Twin:
+    """Compare the requests in a file with a simulation of them.
+
+    Args:
+        path: what ``calibrate`` reads: a result of ``vllm bench serve --save-detailed``, GuideLLM, and others.
+        experiment: the experiment that describes the server.
+        name: the experiment's name.
+
+    Raises:
+        PolicyError: the experiment has several instances.
+        InputError: the file cannot be read, or has no requests.
+    """
+    found = measured.read_recording(path, experiment.pools[0])
+    if not isinstance(found, measured.Recording):
+        raise InputError(f"{path} has steps of an engine, no requests", help="name the results of a load generator")
+    rows = tuple(_observed(number, one) for number, one in enumerate(found.requests))
+    made = Recording(folder=path, server=Server(), requests=rows)
+    twin = compare_with_simulation(made, experiment, name)
+    if not found.failed:
+        return twin
+    note = f"{plural(found.failed, 'request')} without a complete answer: what they added to the load is not simulated"
+    return replace(twin, notes=(*twin.notes, note))
+
+
+def _observed(number: int, one: measured.Measured) -> Observed:
+    sent_us = round(one.arrival_us)
+    first_us, last_us = sent_us + round(one.ttft_us), sent_us + round(one.e2e_us)
+    chunks = ((first_us, 1), (last_us, one.output_tokens - 1)) if one.output_tokens > 1 else ((first_us, 1),)
+    return Observed(
+        request_id=f"request_{number}",
+        index=number,
+        due_us=sent_us,
+        sent_us=sent_us,
+        done_us=last_us,
+        outcome=COMPLETED,
+        input_tokens=one.input_tokens,
+        output_tokens=one.output_tokens,
+        chunks=chunks,
+        completion_tokens=one.output_tokens,
+        segments=((one.prefix_group, one.prefix_tokens),) if one.prefix_group else (),
+    )
