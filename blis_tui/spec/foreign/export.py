@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from textwrap import indent
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -286,7 +287,8 @@ def _different(one: Json, other: Json, path: DataPath) -> Iterator[tuple[DataPat
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one:
             yield from _different(one[key], other.get(key), (*path, key))
-        yield from (((*path, key), None) for key in other if key not in one and key != "metadata")
+        if one.get("kind") == other.get("kind"):  # another kind has other keys
+            yield from (((*path, key), None) for key in other if key not in one and key != "metadata")
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (entry, others) in enumerate(zip(one, other, strict=True)):
             yield from _different(entry, others, (*path, at))
@@ -421,22 +423,23 @@ def _values(export: _Export) -> str:
             made[role] = {"create": False}
             continue
         label = _label(one.hardware)
+        labelled: Json = {"labelKey": "nvidia.com/gpu.product", "labelValues": [label]}
         words, split = _without(one.arguments, "--tensor-parallel-size")
         limits: Json = {"limits": {_resource(one.hardware): one.gpus}}
         container: dict[str, Json] = {"name": "vllm", "image": export.image, "modelCommand": "vllmServe"}
         made[role] = {
             "create": True,
             "replicas": one.copies,
-            **({"acceleratorTypes": {"labelValues": [label]}} if gpu_named(label) == one.hardware else {}),
+            **({"acceleratorTypes": labelled} if gpu_named(label) == one.hardware else {}),
             **({"autoscaling": {"enabled": True, **_limits(scaler)}} if scaler else {}),
             "parallelism": {"tensor": int(split or 1)},
             "containers": [{**container, "args": list[Json](words), "resources": limits}],
         }
-    if config := _picker(export.data):
-        file = "picker.yaml"
-        custom: Json = {file: yaml_text(config)}
-        made["inferenceExtension"] = {"pluginsConfigFile": file, "pluginsCustomConfig": custom}
-    return yaml_text(made)
+    config = _picker(export.data)
+    return yaml_text(made) + (_PICKED + indent(yaml_text(config), " " * 6) if config else "")
+
+
+_PICKED: Final = "inferenceExtension:\n  pluginsConfigFile: picker.yaml\n  pluginsCustomConfig:\n    picker.yaml: |\n"
 
 
 def _read_values(export: _Export, source: Source, wanted: Wanted) -> Imported:
