@@ -104,6 +104,7 @@ _UNKNOWN: Final = "BLIS1001"
 _MISSING: Final = "BLIS1002"
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """Booleans of older YAML."""
+_PERCENTILE: Final = re.compile(r"p\d{1,2}(\.\d+)?")
 _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{1,8}(?:/[A-Za-z]{1,3})?)")
 """A number with a unit, which the names of keys have."""
 
@@ -194,6 +195,9 @@ def _word_elsewhere(violation: Violation, key: str) -> str | None:
     """Return a hint for ``{name: roofline}`` or ``{roofline: {}}``, where ``kind: roofline`` is meant."""
     part = as_map(as_map(violation.schema.get("properties")).get(key))
     words = as_list(part.get("enum"))
+    percentiles = {name: value for name, value in as_map(violation.instance).items() if _PERCENTILE.fullmatch(name)}
+    if percentiles and "percentiles" in words:
+        return f"write `{{kind: percentiles, values: {flow(percentiles)}}}`"
     for other, value in as_map(violation.instance).items():
         if other in words:
             return f"`{other}` is a {key}: write `{key}: {other}`, and its settings beside that"

@@ -44,7 +44,9 @@ def fixes(text: str, message: str, help_text: str, written: str, path: DataPath)
         written: what stands at the problem's place.
         path: the value that it is about; of a missing key, the map that lacks it.
     """
-    if (meant := _MEANT.match(help_text)) is not None:
+    if (lacking := _LACKING.search(message)) is not None:
+        yield from _added(text, lacking[1], help_text, path)
+    elif (meant := _MEANT.match(help_text)) is not None:
         for word in _QUOTED.findall(meant[1]):
             yield Fix(f"Change to `{word}`", word)
     elif help_text == _UNQUOTED:
@@ -52,8 +54,6 @@ def fixes(text: str, message: str, help_text: str, written: str, path: DataPath)
     elif (found := _WRITTEN.match(help_text)) is not None:
         word = found[1] or found[2] or found[3]
         yield Fix(f"Change to `{word}`", word)
-    elif (lacking := _LACKING.search(message)) is not None:
-        yield from _added(text, lacking[1], help_text, path)
 
 
 def _added(text: str, key: str, help_text: str, path: DataPath) -> Iterator[Fix]:
@@ -62,8 +62,8 @@ def _added(text: str, key: str, help_text: str, path: DataPath) -> Iterator[Fix]
         entries = [found[1]]
     elif help_text.startswith(_ONE_OF):
         entries = [f"{key}: {word}" for word in _QUOTED.findall(help_text)]
-    else:
-        entries = [f"{key}: "]
+    else:  # advice on what stands there instead is no entry
+        entries = [] if help_text.startswith(("write ", "`")) else [f"{key}: "]
     for entry in entries:
         place = inserted(text, path, entry)
         if place is not None:

@@ -88,5 +88,6 @@ def test_each_word_that_a_key_takes_is_offered() -> None:
 
 def test_help_that_is_no_value_gives_no_fix() -> None:
     assert fixed(TEXT.replace("rate_per_s: 1", "rate_per_s: -1"))[0] == []
+    assert fixed(TEXT.replace("input_tokens: 5", "input_tokens: {p50: 5, p90: 9}"))[0] == []
     assert list(fixes("", "wrong", "write it as `cluster.instances=8`", "x", ())) == []
     assert list(fixes("", "wrong", "write `kind: lognormal`, and its settings beside that", "x", ())) == []
