@@ -107,6 +107,7 @@ class _Written:
     output: str | None
     html_file: str | None
     deployment: tuple[str, str] | None
+    strict: bool
     progress: bool | None
 
 
@@ -200,6 +201,7 @@ class _Written:
         metavar="KIND FILE",
         help="Also write what starts the servers of the answer: vllm, sglang, compose, kubernetes or llm-d.",
     ),
+    click.option("--strict", is_flag=True, help="Exit with 1 if what --export writes cannot say all of the answer."),
     progress_option,
 )
 @reported
@@ -227,6 +229,8 @@ def plan(
     _require_used(max_rate=max_rate)
     if not slos:
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
+    if written.strict and written.deployment is None:
+        raise click.UsageError("--strict is about what --export writes")
     deployed = None if written.deployment is None else written.deployment[1]
     require_different_files({"-o": written.output, "--html": written.html_file, "--export": deployed})
     size_path, least, most = _sizes(search.sizes)
@@ -252,7 +256,9 @@ def plan(
             precision=search.precision,
             confidence=search.confidence,
         )
-        found = _answer(question, runs, written)
+        found, lost = _answer(question, runs, written)
+    if written.strict and lost:
+        sys.exit(ExitCode.CHECK_FAILED)
     if found.best is None:
         unknown = any(one.not_known for one in found.candidates)
         why = f"?     no answer with a confidence of {found.question.confidence} is known"
@@ -279,14 +285,15 @@ def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rate
             raise click.UsageError(f"--set {path} has no effect: it is what {replaced[path]}")
 
 
-def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
-    """Answer the question and write the answer."""
+def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Sequence[str]]:
+    """Answer the question and write the answer; return it, and what its deployment cannot say."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (as above)
     from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
     from blis_tui.study.planning.plan import answer_experiment  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
     from blis_tui.study.planning.plan_text import plan_data  # noqa: PLC0415
 
+    lost: Sequence[str] = ()
     line, numbers = ProgressLine(written.progress), count(1)
 
     def show(row: Row) -> None:
@@ -311,10 +318,11 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
         if deployment is not None and written.deployment is not None:
             made = _deployed(written.deployment[0], answer_experiment(found))
             deployment.write(made.text)
-            tell("".join(f"not said: {one}\n" for one in made.lost), nl=False)
+            lost = made.lost
+            tell("".join(f"not said: {one}\n" for one in lost), nl=False)
     if written.output is None:
         print_text(text, nl=False)
-    return found
+    return found, lost
 
 
 def _deployed(kind: str, experiment: Experiment | None) -> Exported:

@@ -209,6 +209,7 @@ def test_a_plan_writes_what_deploys_its_answer(tmp_path: Path) -> None:
     (replicas,) = re.findall(r"^  replicas: (\d+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     assert f'"size": {replicas}' in done.stdout
     assert "not said: latency.kind: roofline" in done.stderr
+    assert CliRunner().invoke(cli, [*words[:-1], "--strict"]).exit_code == ExitCode.USAGE
     refused = CliRunner().invoke(cli, [*words, "sglang", str(tmp_path / "other")])
     assert refused.exit_code == ExitCode.IO
     assert "no server of SGLang has it" in refused.stderr
