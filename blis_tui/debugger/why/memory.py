@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import plural, share_text, span_text
 from blis_tui.debugger.why.explanation import Part, Sentence, Subject, request_ref, say
 from blis_tui.engine.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
-from blis_tui.engine.stopped import ANSWERS, BLOCKS, WATERMARK
+from blis_tui.engine.stopped import CAUSES, KV_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ _TOLD: Final = 8
 """Maximum number of a step's requests listed one by one."""
 _HOLDERS: Final = 3
 """Maximum number of requests named as holders of KV blocks."""
-KV_SHORTAGES: Final = (BLOCKS, WATERMARK, ANSWERS)
+KV_SHORTAGES: Final = tuple(name for name, cause in CAUSES.items() if cause.unit == KV_BLOCK)
 """Causes by which requests wait for KV blocks that others hold."""
 
 
