@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, filled, plural, span_text
-from blis_tui.debugger.why.lifespans import next_step, prompts_in, steps_within
+from blis_tui.debugger.why.lifespans import AGAIN, STAGES, next_step, prompts_in, steps_within
 from blis_tui.engine import stopped
 from blis_tui.engine.stopped import TOKENS, Cause
 
@@ -29,27 +29,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import RequestLife, Span
     from blis_tui.engine.profile import Profile
 
-KINDS: Final = {
-    "admission": "admission control",
-    "deferral": "deferred until the cluster was idle",
-    "gateway": "waiting in the gateway",
-    "routing": "routing",
-    "stranded": "waiting for an instance to come up",
-    "gone": "failed attempts",
-    "intake": "tokenization and enqueue",
-    "wait": "waiting in the queue",
-    "planned": "planned for the next step",
-    "lost": "lost work",
-    "again": "waiting again",
-    "prefill": "prefill",
-    "transfer": "KV transfer",
-    "recompute": "prefill again",
-    "decode": "decode",
-    "client": "client side",
-}
-"""Label of each kind of share, in display order."""
-PREEMPTION: Final = ("again", "lost", "recompute")
-"""The kinds of shares that only preemptions cause."""
 _NOTEWORTHY: Final = 10
 """Prefill of other requests is mentioned only if it takes at least one part in this many of a decode."""
 DECODES: Final = ("decode-only", "beside-prefill", "stalled")
@@ -144,11 +123,11 @@ def _broken_down(life: RequestLife, spans: list[Span], total_us: int, end_us: in
     by_kind: dict[str, list[Span]] = {}
     for span in spans:
         by_kind.setdefault(_kind(life, span), []).append(span)
-    shares = [_share(kind, by_kind[kind], life, tape) for kind in KINDS if kind in by_kind]
+    shares = [_share(kind, by_kind[kind], life, tape) for kind in STAGES if kind in by_kind]
     shares = [share for share in shares if share.us]
     client = total_us - (end_us - life.arrival_us)
     if client:
-        shares.append(Share("client", KINDS["client"], client, "detokenization and streaming, outside of steps"))
+        shares.append(Share("client", STAGES["client"].label, client, "detokenization and streaming, outside of steps"))
     return Breakdown(total_us, tuple(shares))
 
 
@@ -164,7 +143,7 @@ def _kind(life: RequestLife, span: Span) -> str:
 
 def _share(kind: str, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     us = sum(span.duration_us for span in spans)
-    label = KINDS[kind]
+    label = STAGES[kind].label
     if kind in ("wait", "again"):
         return _waiting(kind, us, spans, life, tape)
     if kind in ("prefill", "recompute"):
@@ -193,7 +172,8 @@ def _waiting(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
             prompts = prompts_in(tape, spent)
             inner.append(Share(cause, cause_text(cause, limits), part, note, decodes=decodes, prompts=prompts))
     count = len([one for one in life.preemptions if one.time_us >= life.began_us])
-    return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
+    note = f"after {plural(count, 'preemption')}" if kind == AGAIN.name else ""
+    return Share(kind, STAGES[kind].label, us, note, tuple(inner))
 
 
 def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
@@ -223,7 +203,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
             Share("own", "its own chunks", own_us, plural(steps, "step")),
             Share("idle", "steps without a chunk of its own", us - own_us, plural(idle, "step")),
         )
-    return Share(kind, KINDS[kind], us, note, inner)
+    return Share(kind, STAGES[kind].label, us, note, inner)
 
 
 @dataclass(slots=True)
@@ -239,19 +219,19 @@ class _Steps:
 def _decode(us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     """Return a decode's share, divided into decode-only steps, steps with other prompts, and stalled steps."""
     if _overlapping(tape, spans):
-        whole = Share("pipeline", "passes through the pipeline", us)
-        return Share("decode", KINDS["decode"], us, "beside other batches in the pipeline", (whole,))
+        whole = Share("pipeline", STAGES["pipeline"].label, us)
+        return Share("decode", STAGES["decode"].label, us, "beside other batches in the pipeline", (whole,))
     plain, mixed, stalled = _by_kind(spans, life, tape)
     inner = (
-        Share("decode-only", "decode-only steps", plain.us, _each(plain)),
-        Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
-        Share("stalled", "stalled steps (no token)", stalled.us, plural(stalled.count, "step")),
+        Share("decode-only", STAGES["decode-only"].label, plain.us, _each(plain)),
+        Share("beside-prefill", STAGES["beside-prefill"].label, mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
+        Share("stalled", STAGES["stalled"].label, stalled.us, plural(stalled.count, "step")),
     )
     count = plain.count + mixed.count
     drafts = any(tape.profiles[span.instance].limits.draft_tokens for span in spans)
     each = "at least one token each" if drafts else "one token each"
     note = f"{plural(count, 'step')}, {each}"
-    return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
+    return Share("decode", STAGES["decode"].label, us, note, tuple(share for share in inner if share.us))
 
 
 def decode_lines(tape: EventStore, life: RequestLife) -> Mapping[int, str]:

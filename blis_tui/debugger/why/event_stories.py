@@ -9,7 +9,7 @@ from blis_tui.base.units import count_text, percent_text, plural, span_text, tim
 from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.cluster.stages import ACTIVE
 from blis_tui.debugger.state import LAST_PHASE, PHASES
-from blis_tui.debugger.why.breakdown import KINDS, cause_sentence, preempted_by, stop_of
+from blis_tui.debugger.why.breakdown import cause_sentence, preempted_by, stop_of
 from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
@@ -43,7 +43,7 @@ from blis_tui.debugger.why.lifecycle import (
     scaling_decided_event,
     stranded_event,
 )
-from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
+from blis_tui.debugger.why.lifespans import STAGES, last_step, next_step, read_life
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences, moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.request_content import answers_begun, media_text
 from blis_tui.engine.latency.wrappers import captured_size
@@ -175,7 +175,7 @@ def _way_to_queue(debugger: Debugger, row: EventRow) -> str:
     life = read_life(debugger.tape, debugger.tape.name(row.request), row.event)
     spans = () if life is None else life.spans
     kinds = dict.fromkeys("gone" if span.gone else span.what for span in spans if not span.open)
-    return ", ".join([KINDS[kind] for kind in KINDS if kind in kinds]) or "nothing delayed it"
+    return ", ".join([one.label for one in STAGES.values() if one.name in kinds]) or "nothing delayed it"
 
 
 def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
