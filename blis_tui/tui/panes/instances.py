@@ -132,12 +132,12 @@ def _pipeline(instance: InstanceSnapshot) -> list[Content]:
     return [fact("batches", f"{len(pipeline.batches)} of {pipeline.places}"), fact("bubble", share)]
 
 
-def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
+def kv_bar(instance: InstanceSnapshot) -> Content:
     """Return how full the KV cache is: ``KV ██████░░ 71 %``."""
     used, total = instance.kv.used_blocks, instance.kv.total_blocks
     style = "$warning" if used * 100 >= total * NEARLY_FULL else "$primary"
     return Content.assemble(
-        ("KV ", "$text-muted"), (bar_text(used, total, cells), style), f" {percent_text(used, total)}"
+        ("KV ", "$text-muted"), (bar_text(used, total, _KV_BAR), style), f" {percent_text(used, total)}"
     )
 
 
