@@ -13,6 +13,7 @@ from blis_tui.debugger.why.breakdown import cause_sentence, preempted_by, stop_o
 from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
+    first_record,
     gateway_parts,
     rejected_event,
     rejection_parts,
@@ -225,7 +226,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     # In the middle of a step, its later phases do not apply yet.
     here = debugger.phase if row.event == debugger.event else None
     phase = LAST_PHASE if here is None else here
-    drafts = drafts_of(records)
+    drafts = first_record(records, DraftsVerified)
     drafted = "" if drafts is None or not drafts.draft_tokens else f" and {plural(drafts.draft_tokens, 'drafted one')}"
     head = (
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
@@ -423,14 +424,9 @@ _TOLD: Final = 8
 """Maximum number of a step's requests that are listed one by one."""
 
 
-def drafts_of(records: Sequence[Record]) -> DraftsVerified | None:
-    """Return the draft verification of an event; None if there was none."""
-    return next((one for one in records if isinstance(one, DraftsVerified)), None)
-
-
 def drafts_part(records: Sequence[Record]) -> Part:
     """Return how many draft tokens of a step were accepted, request by request."""
-    found = drafts_of(records)
+    found = first_record(records, DraftsVerified)
     if found is None or not found.draft_tokens:
         return Part("Drafts", ())
     accepted = f"{found.accepted_tokens:,} of {plural(found.draft_tokens, 'drafted token')} accepted"

@@ -18,7 +18,7 @@ from blis_tui.debugger.why.breakdown import (
     ttfat_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.control import record_of, rejection
+from blis_tui.debugger.why.control import first_record, record_of, rejection
 from blis_tui.debugger.why.event_stories import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
     Explanation,
@@ -35,17 +35,24 @@ from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import PREEMPTION, STAGE_GROUPS, STAGES, next_step, read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.memory import (
-    choice_of,
     choice_sentence,
-    outranking_of,
     outranking_sentences,
-    retraction_of,
     retraction_sentences,
     return_text,
 )
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.debugger.why.request_content import content_parts, media_parts
-from blis_tui.engine.records import Arrived, Dropped, Preempted, Rejected, StepFinished, described
+from blis_tui.engine.records import (
+    Arrived,
+    Dropped,
+    Preempted,
+    PreemptedByPriority,
+    Rejected,
+    RestoreChosen,
+    Retracted,
+    StepFinished,
+    described,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -382,12 +389,12 @@ def _preemption_part(debugger: Debugger, life: RequestLife, preempted: RequestEv
     if tape.plans_ahead:  # the plan for the following step preempted it
         event = next_step(tape, record.instance, preempted.event, debugger.event)
         following = debugger.records_of(event) if event else ()
-        step = next((one for one in following if isinstance(one, StepFinished)), None)
+        step = first_record(following, StepFinished)
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
-    choice, retraction = choice_of(records, life.name), retraction_of(records)
+    choice, retraction = first_record(records, RestoreChosen, life.name), first_record(records, Retracted)
     swapped = choice is not None and choice.choice == "swap"
-    if (outranking := outranking_of(records, life.name)) is not None:
+    if (outranking := first_record(records, PreemptedByPriority, life.name)) is not None:
         reasons = outranking_sentences(outranking)
     else:
         reasons = [_shortage(step, beneficiary, own=own)] if retraction is None else retraction_sentences(retraction)
