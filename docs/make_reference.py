@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 import blis_tui
 import blis_tui.cluster.records  # importing registers the kinds of records
 import blis_tui.engine.records
-import blis_tui.engine.stopped
 from blis_tui.base.diagnostics import CODES
 from blis_tui.base.scalars import flow
 from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.engine.stopped import CAUSES, SchedulingStopped
 from blis_tui.output.result_files import write_tree
 from blis_tui.spec.authoring.explain import explain
 from blis_tui.spec.authoring.key_tree import Key, root
@@ -250,7 +250,19 @@ def _records_page() -> str:
         lines += _class_section(part_of(record), kind)
         if record.shown.on_demand:
             lines += ["On demand: only subscribing to it by name brings it; it is in no file.", ""]
+        if record is SchedulingStopped:
+            lines += _causes()
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _causes() -> list[str]:
+    lines = ["Causes that built-in rules report:", "", "| cause | meaning | amounts | follows from | less of it by |"]
+    lines.append("|---|---|---|---|---|")
+    for one in CAUSES.values():
+        meaning = re.sub(r" ?\({(key|limit:,)}\)", "", one.short)
+        key = f"`{one.key}`" if one.key else ""
+        lines.append(f"| `{one.name}` | {meaning} | {f'{one.unit}s' if one.unit else ''} | {key} | {one.advice} |")
+    return [*lines, ""]
 
 
 def _class_section(found: Part, title: str, linked: Collection[str] = ()) -> list[str]:

@@ -148,13 +148,12 @@ def calibrate(
 
 def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
     """Fit or judge, with the experiment of each file."""
-    from blis_tui.live.calibration import calibration_text  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.live.calibration.measured import (  # noqa: PLC0415
+    from blis_tui.live.calibration.measured import (  # noqa: PLC0415  (heavy imports only when the command runs)
         Data,
         notes_of,
         read_recording,
     )
-    from blis_tui.live.calibration.run import calibrated  # noqa: PLC0415
+    from blis_tui.live.calibration.run import as_json, as_table, calibrated  # noqa: PLC0415
     from blis_tui.live.calibration.simulated_load import judged  # noqa: PLC0415
     from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
@@ -188,7 +187,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
             from blis_tui.live.calibration.document import page  # noqa: PLC0415
 
             html.write(page("Measured against predicted", runs))
-    write = calibration_text.as_json if written.output_format == "json" else calibration_text.as_table
+    write = as_json if written.output_format == "json" else as_table
     print_text(write(runs, durations, found, expected), nl=False)
 
 

@@ -23,9 +23,9 @@ from blis_tui.base.errors import BlisError, InputError, SpecError, TraceError
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import Source
 from blis_tui.cli.check import check_document
+from blis_tui.spec.authoring.cursor import cursor_at, kind_of, on_row, rows_of
+from blis_tui.spec.authoring.fixes import fixes
 from blis_tui.spec.authoring.layout import format_source
-from blis_tui.spec.editor.cursor import cursor_at, kind_of, on_row, rows_of
-from blis_tui.spec.editor.fixes import fixes
 from blis_tui.spec.library import description, entries, find
 from blis_tui.spec.metric_names import COSTS, all_metrics
 from blis_tui.spec.read import parse
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pygls.workspace import TextDocument
 
     from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.spec.authoring.cursor import Cursor
     from blis_tui.spec.authoring.key_tree import Key
-    from blis_tui.spec.editor.cursor import Cursor
 
 RUN: Final = "blis-tui.run"
 GOLDEN: Final = "blis-tui.golden"

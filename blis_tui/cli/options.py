@@ -137,7 +137,7 @@ case_option: Final = click.option(
 class Chosen:
     """The selected experiment: a case of the file, replaced values, and plug-ins."""
 
-    case: str | None
+    case: str | None = None
     overrides: tuple[str, ...]
     seed: int | None
     plugins: tuple[str, ...]

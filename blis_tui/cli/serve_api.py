@@ -13,10 +13,10 @@ from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
+    Chosen,
     FiniteRange,
     grouped,
     host_option,
-    known_plugins,
     plugins_option,
     seed_option,
     set_option,
@@ -53,15 +53,6 @@ class _Written:
     def files(self) -> dict[str, str | None]:
         """The output files, by option."""
         return {"-o": self.output, "--requests": self.requests_file}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Changed:
-    """Changes to SPEC, and plug-ins for it."""
-
-    overrides: tuple[str, ...]
-    seed: int | None
-    plugins: tuple[str, ...]
 
 
 @click.command("serve-api", cls=Command)
@@ -107,9 +98,9 @@ class _Changed:
         help="When the server stops, write one row per request; the file can be replayed as a trace.",
     ),
 )
-@grouped("changed", _Changed, set_option, seed_option, plugins_option)
+@grouped("changed", Chosen, set_option, seed_option, plugins_option)
 @reported
-def serve_api(source: str, address: _Address, speed: float, written: _Written, changed: _Changed) -> None:
+def serve_api(source: str, address: _Address, speed: float, written: _Written, changed: Chosen) -> None:
     """Run an OpenAI-compatible server that answers at simulated times, without a GPU.
 
     It simulates the cluster of SPEC, and has completions, chat, streaming, models, and /metrics with vLLM's names.
@@ -123,7 +114,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     require_different_files(written.files())
-    known = known_plugins(changed.plugins)
+    known = changed.known()
     resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
     require_no_overwrite(written.files(), resolved.files)

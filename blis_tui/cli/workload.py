@@ -13,7 +13,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.help import Group
-from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
+from blis_tui.cli.options import Chosen, FiniteRange, format_option, grouped, known_plugins, plugins_option
 from blis_tui.cli.standard_streams import print_data, print_text, reported, require_no_overwrite, tell
 
 if TYPE_CHECKING:
@@ -33,20 +33,17 @@ _STAGE = "Follow the trace's rate in stages of this length [default: one rate]."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
+class _Chosen(Chosen):
     """The selected requests."""
 
-    overrides: tuple[str, ...]
-    seed: int | None
     requests: int | None
     trace_format: str | None
-    plugins: tuple[str, ...]
 
     def choice(self) -> Choice:
         """Return the selection, with the plug-ins loaded."""
         from blis_tui.live.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
 
-        return Choice(self.overrides, self.seed, self.requests, self.trace_format, known_plugins(self.plugins))
+        return Choice(self.overrides, self.seed, self.requests, self.trace_format, self.known())
 
 
 _choosing: Final = grouped(

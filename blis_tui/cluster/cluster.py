@@ -274,8 +274,7 @@ class WarmUp(Picklable):
         if until_us:
             pipeline.queue.push(until_us, LIFECYCLE, BackgroundEvent("warm-up-over", pipeline, None, self._end))
 
-    def _end(self, event: BackgroundEvent, now: int) -> bool:
-        del event
+    def _end(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002  (the protocol's signature)
         pipeline = self._pipeline
         pipeline.observers.tell(WarmUpEnded, now, pipeline.arrived - pipeline.closed())
         self.count()

@@ -28,30 +28,26 @@ if TYPE_CHECKING:
 
 
 @SCHEDULING.plugin("fcfs", "First come, first served.")
-def fcfs(settings: NoSettings) -> WaitingQueue:
+def fcfs(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """First come, first served."""
-    del settings
     return FcfsQueue()
 
 
 @SCHEDULING.plugin("priority-fcfs", "Highest priority first, then first come.")
-def priority_fcfs(settings: NoSettings) -> WaitingQueue:
+def priority_fcfs(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """Sort by priority, then by arrival."""
-    del settings
     return SortedQueue(_by_priority, "The most urgent request goes first, then the oldest")
 
 
 @SCHEDULING.plugin("sjf", "Shortest prompt first.")
-def sjf(settings: NoSettings) -> WaitingQueue:
+def sjf(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """Sort by the length of the prompt, then by arrival."""
-    del settings
     return SortedQueue(_by_length, "The shortest prompt goes first")
 
 
 @SCHEDULING.plugin("reverse-priority", "Lowest priority first: a deliberately bad baseline.", of_blis=True)
-def reverse_priority(settings: NoSettings) -> WaitingQueue:
+def reverse_priority(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """Sort by priority, the least urgent first, then by arrival."""
-    del settings
     return SortedQueue(_by_reversed_priority, "The least urgent request goes first, then the oldest")
 
 

@@ -79,7 +79,7 @@ class Recompute:
     uses_host = False
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""
 
     def swaps(self, costs: Costs) -> bool:  # noqa: ARG002  (the protocol's signature)
         """Never."""
@@ -94,7 +94,7 @@ class Swap:
     uses_host = True
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""
 
     def swaps(self, costs: Costs) -> bool:  # noqa: ARG002  (the protocol's signature)
         """Always."""
@@ -109,7 +109,7 @@ class Cheaper:
     uses_host = True
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""
 
     def swaps(self, costs: Costs) -> bool:
         """Whether swapping costs less."""

@@ -11,59 +11,171 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
 
-PREEMPTED: Final = "preempted"
-"""The step preempts a request, and such a step admits none."""
-OUTRANKED: Final = "outranked"
-"""Requests that were preempted by priority wait for the next step."""
-MAX_NUM_SEQS: Final = "seqs"
-"""No place is left within ``max_num_seqs``. Amounts are places."""
-TOKENS: Final = "tokens"
-"""Too little is left of the token budget for the next prompt, or for any token of it. Amounts are tokens."""
-PROMPTS: Final = "prompts"
-"""Too little is left of the step's prompt budget (SGLang's ``max_prefill_tokens``). Amounts are tokens."""
-BLOCKS: Final = "blocks"
-"""The request needs more KV blocks than are free, counting cached blocks of its prompt that no other request holds.
-Amounts are blocks."""
-WATERMARK: Final = "watermark"
-"""The request would fit if no KV blocks had to stay free. Amounts are blocks."""
-ANSWERS: Final = "answers"
-"""The KV blocks of all prompts and whole declared answers, including running requests, do not fit. Amounts are
-blocks."""
-ROOM: Final = "room"
-"""Too little room is left beside the output that running requests are expected to generate. Amounts are tokens."""
-ADAPTER: Final = "adapter"
-"""Its LoRA adapter is not loaded or has no slot."""
-ENCODER: Final = "encoder"
-"""Its next media item exceeds the encoder's remaining budget, or the room in its cache. Amounts are tokens."""
-LATE: Final = "late"
-"""The waiting requests were preempted with a step in flight, and may not be scheduled before that step is over."""
-GATHERING: Final = "gathering"
-"""Prompts wait for others to batch with. Amounts are steps: the most they wait, and those they have waited."""
-CADENCE: Final = "cadence"
-"""Prompts are computed every few steps only. Amounts are steps: the interval, and the number of this one in it."""
-UNSEEN: Final = "unseen"
-"""The scheduler has not looked for new requests yet (SGLang's ``scheduler_recv_interval``)."""
-APART: Final = "apart"
-"""The step computes prompts, and the next request, whose prompt was computed elsewhere, can only decode."""
-CAUSES: Final = (
-    PREEMPTED,
-    OUTRANKED,
-    MAX_NUM_SEQS,
-    TOKENS,
-    PROMPTS,
-    BLOCKS,
-    WATERMARK,
-    ANSWERS,
-    ROOM,
-    ADAPTER,
-    ENCODER,
-    LATE,
-    GATHERING,
-    CADENCE,
-    UNSEEN,
-    APART,
-)
+
+class Cause(NamedTuple):
+    """Why requests wait: a cause that batching rules report, and all that is said of it.
+
+    ``sentence`` and ``partly`` are templates (see ``units.filled``) over ``need``, ``had`` and ``kept`` of ``Stopped``,
+    ``next`` (``had`` and one more), ``amounts`` and ``counted`` (both in parentheses, the second with the unit),
+    ``key`` (the last part of it), ``limit`` (its value), ``budget`` (what the rule calls the token budget), and
+    ``were`` (what requests did that count towards the limit of a batch).
+    """
+
+    name: str
+    """The word in ``Stopped`` and in records."""
+    short: str
+    """The cause in a few words, which may have ``key`` and ``limit``."""
+    sentence: str
+    """What the step did, as a sentence that needs no documentation."""
+    partly: str = ""
+    """The sentence if a part of the limit was left that was not enough; empty = the same."""
+    unit: str = ""
+    """What amounts count; empty = the cause has no amounts."""
+    key: str = ""
+    """The key of an experiment that the cause follows from; empty = it follows from what arrives."""
+    advice: str = ""
+    """What makes it rarer."""
+
+
+CAUSES: Final[dict[str, Cause]] = {}
 """The causes that built-in rules report; another rule may report any of them, or words of its own."""
+
+PLACE: Final = "place"
+KV_BLOCK: Final = "KV block"
+
+
+def _cause(name: str, **words: str) -> str:
+    """Add a cause to the table, and return its name."""
+    CAUSES[name] = Cause(name, **words)
+    return name
+
+
+PREEMPTED: Final = _cause(
+    "preempted",
+    short="preemption",
+    sentence="The step preempted running requests; such a step schedules no request from the queue.",
+    key="engine.kv_blocks",
+    advice="more KV blocks, or fewer requests in a batch",
+)
+OUTRANKED: Final = _cause(
+    "outranked",
+    short="preempted by priority",
+    sentence="The step took all requests from the queue, and preempted less urgent ones for them; the next step looks"
+    " at these.",
+    key="policy.batching.priority_scheduling_preemption_threshold",
+    advice="a higher threshold",
+)
+MAX_NUM_SEQS: Final = _cause(
+    "seqs",
+    short="batch full ({limit:,})",
+    sentence="{limit:request} {were}, which is the limit ({key} {limit:,}).",
+    partly="The batching rule says that it had no room for another request ({need:,} needed, {had:,} left).",
+    unit=PLACE,
+    key="engine.max_num_seqs",
+    advice="more places, if the KV cache has room for them, or more instances",
+)
+TOKENS: Final = _cause(
+    "tokens",
+    short="token budget spent ({limit:,})",
+    sentence="The step spent the token budget of {limit:,} ({budget}).",
+    partly="The next prompt did not fit into what was left of the token budget, and is not split{amounts}.",
+    unit="token",
+    key="engine.max_num_batched_tokens",
+    advice="a larger budget, with longer steps, or more instances",
+)
+PROMPTS: Final = _cause(
+    "prompts",
+    short="prompt tokens spent ({key})",
+    sentence="The step took all that it may of prompts ({key}){amounts}.",
+    unit="token",
+    key="policy.batching.max_prefill_tokens",
+    advice="more prompt tokens a step, with longer steps",
+)
+BLOCKS: Final = _cause(  # cached blocks of its prompt that no other request holds do not count as needed
+    "blocks",
+    short="too few free KV blocks",
+    sentence="The next request needed more KV blocks than were free{amounts}.",
+    unit=KV_BLOCK,
+    key="engine.kv_blocks",
+    advice="more KV blocks, or more instances",
+)
+WATERMARK: Final = _cause(  # it would fit if none had to stay free
+    "watermark",
+    short="KV blocks kept free ({key})",
+    sentence="The next request did not fit beside the {kept:,} KV blocks that must stay free ({key}){amounts}.",
+    unit=KV_BLOCK,
+    key="policy.batching.watermark",
+    advice="a lower watermark, with more preemptions",
+)
+ANSWERS: Final = _cause(
+    "answers",
+    short="no KV blocks for whole answers",
+    sentence="The KV blocks of all prompts and whole declared answers must be free{amounts}.",
+    unit=KV_BLOCK,
+    key="policy.batching.capacity_scheduler_policy",
+    advice="more KV blocks, answers declared shorter, or MAX_UTILIZATION, which may preempt",
+)
+ROOM: Final = _cause(
+    "room",
+    short="no room beside expected answers",
+    sentence="The next request did not fit beside what running requests were expected to generate{counted}.",
+    unit="token",
+    key="policy.batching.schedule_conservativeness",
+    advice="less conservativeness, with more retractions, or more KV blocks",
+)
+ADAPTER: Final = _cause(
+    "adapter",
+    short="waiting for its LoRA adapter",
+    sentence="A LoRA adapter had no slot in the batch ({key}), or had to be loaded.",
+    key="engine.lora.max_loras",
+    advice="more slots, or requests of an adapter sent to the same instance",
+)
+ENCODER: Final = _cause(
+    "encoder",
+    short="waiting for the encoder",
+    sentence="The next item of media exceeded what was left of the encoder's budget, or of the room in its"
+    " cache{counted}.",
+    unit="token",
+    key="engine.encoder.max_num_encoder_input_tokens",
+    advice="a larger budget, or a larger cache (encoder_cache_size)",
+)
+LATE: Final = _cause(
+    "late",
+    short="its last step in progress",
+    sentence="The waiting request was preempted while a step was in progress, and is not scheduled before that step"
+    " ends.",
+    key="policy.batching.async_scheduling",
+    advice="fewer preemptions",
+)
+GATHERING: Final = _cause(  # at most `need` steps, and `had` were over before this one
+    "gathering",
+    short="prompts wait for others",
+    sentence="Prompts waited for others ({key}): {next:,} of {need:step}.",
+    unit="step",
+    key="policy.batching.batch_wait_timeout_iters",
+    advice="a shorter wait",
+)
+CADENCE: Final = _cause(  # every `need` steps, and this is number `had`
+    "cadence",
+    short="a step without prompts",
+    sentence="While requests decode, prompts are computed every {need:step} ({key}); this was step {had:,} since the"
+    " latest ones.",
+    unit="step",
+    key="policy.batching.prefill_schedule_interval",
+    advice="a shorter interval",
+)
+UNSEEN: Final = _cause(
+    "unseen",
+    short="the scheduler had not looked",
+    sentence="The scheduler had not looked for new requests yet ({key}).",
+    key="policy.batching.scheduler_recv_interval",
+    advice="a shorter interval",
+)
+APART: Final = _cause(
+    "apart",
+    short="a step of prompts alone",
+    sentence="The step computed prompts, and the next request's was computed on another instance.",
+)
 
 
 class Stopped(NamedTuple):

@@ -45,7 +45,7 @@ class Tail:
     serves_behind_preempted = False
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""
 
     def choose(self, seats: Seats) -> Request:
         """Return the last request in the batch."""
@@ -65,8 +65,7 @@ class LeastUrgent:
     rule = "the least urgent running request (the youngest of equals)"
     serves_behind_preempted = False
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self._index: UrgencyHeap | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -95,8 +94,7 @@ class CheapestRecompute:
     rule = "the running request with the least to recompute, weighted by its seniority (the oldest one is spared)"
     serves_behind_preempted = True
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self._index: RecomputeIndex | None = None
 
     def __getstate__(self) -> dict[str, object]:

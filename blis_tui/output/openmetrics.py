@@ -22,7 +22,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.engine.request import RequestState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
@@ -215,6 +215,68 @@ GAPS: Final = Family(
 _GAP_ENDS_US: Final = tuple(round(end * US_PER_S) for end in GAPS.buckets_s)
 
 
+def gaps_of(instance: Instance) -> tuple[list[int], int]:
+    """Return an instance's inter-token gaps so far: the count in each bucket, and their sum in microseconds."""
+    counts, total = [0] * (len(_GAP_ENDS_US) + 1), 0
+    for gap, count in instance.tallies.itl_us.items():
+        seen = gap + instance.latency.output_token_overhead_us
+        counts[bisect_left(_GAP_ENDS_US, seen)] += count
+        total += seen * count
+    return counts, total
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFigure:
+    """A metric that is read from an instance.
+
+    Attributes:
+        name: vLLM's name.
+        kind: its type.
+        help: vLLM's help text.
+        of: returns its current value.
+    """
+
+    name: str
+    kind: str
+    help: str
+    of: Callable[[Instance], float]
+
+    @property
+    def sample(self) -> str:
+        """The name of its samples."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+INSTANCE_FIGURES: Final = (
+    InstanceFigure(
+        "vllm:num_requests_running",
+        "gauge",
+        "Number of requests in model execution batches.",
+        lambda one: len(one.batch.running),
+    ),
+    InstanceFigure(
+        "vllm:num_requests_waiting",
+        "gauge",
+        "Number of requests waiting to be processed.",
+        lambda one: len(one.waiting.items),
+    ),
+    InstanceFigure(
+        "vllm:kv_cache_usage_perc",
+        "gauge",
+        "KV-cache usage. 1 means 100 percent usage.",
+        lambda one: one.pool.used / one.pool.total,
+    ),
+    InstanceFigure(
+        "vllm:num_preemptions",
+        "counter",
+        "Cumulative number of preemption from the engine.",
+        lambda one: one.tallies.preemptions,
+    ),
+)
+GENERATED: Final = ("vllm:generation_tokens", "Number of generation tokens processed.")
+"""Name and help text of the count of generated tokens."""
+
+
 @dataclass(slots=True)
 class _Target:
     """An instance, with its samples since its start."""
@@ -222,11 +284,8 @@ class _Target:
     pool: Pool
     first: int
     """The index of its first sample time."""
-    running: list[int] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    kv_used: list[int] = field(default_factory=list)
-    kv_blocks: int = 1
-    preemptions: list[int] = field(default_factory=list)
+    figures: list[tuple[float, ...]] = field(default_factory=list)
+    """``INSTANCE_FIGURES`` at each time."""
     gaps: list[tuple[int, ...]] = field(default_factory=list)
     """Gaps between its tokens at each time: the count in each bucket, and the sum of all gaps."""
     together: list[int] = field(default_factory=list)
@@ -234,32 +293,13 @@ class _Target:
 
     def look(self, instance: Instance) -> None:
         """Sample its current values."""
-        self.running.append(len(instance.batch.running))
-        self.waiting.append(len(instance.waiting.items))
-        self.kv_used.append(instance.pool.used)
-        self.kv_blocks = instance.pool.total
-        self.preemptions.append(instance.tallies.preemptions)
-        counts = [0] * (len(_GAP_ENDS_US) + 2)
-        for gap, count in instance.tallies.itl_us.items():
-            seen = gap + instance.latency.output_token_overhead_us
-            counts[bisect_left(_GAP_ENDS_US, seen)] += count
-            counts[-1] += seen * count
-        self.gaps.append(tuple(counts))
+        self.figures.append(tuple(one.of(instance) for one in INSTANCE_FIGURES))
+        counts, total = gaps_of(instance)
+        self.gaps.append((*counts, total))
         speculative = instance.batch.speculative
         self.together.append(
             0 if speculative is None else speculative.tallies.output_tokens - speculative.tallies.decodes
         )
-
-
-_GAUGES: Final[tuple[tuple[str, str, Callable[[_Target], Sequence[float]]], ...]] = (
-    ("vllm:num_requests_running", "Number of requests in model execution batches.", lambda one: one.running),
-    ("vllm:num_requests_waiting", "Number of requests waiting to be processed.", lambda one: one.waiting),
-    (
-        "vllm:kv_cache_usage_perc",
-        "KV-cache usage. 1 means 100 percent usage.",
-        lambda one: [used / one.kv_blocks for used in one.kv_used],
-    ),
-)
 
 
 class _Contributions:
@@ -349,7 +389,7 @@ class Scrapes:
                 yield from _histogram(family, series)
                 continue
             if family.name != told:
-                yield from _about(family.name, family.help, "counter")
+                yield from about(family.name, "counter", family.help)
                 told = family.name
             for one in series:
                 for point in one.points():
@@ -392,20 +432,16 @@ class Scrapes:
 
     def _state(self) -> Iterator[str]:
         """Iterate over the lines of instantaneous values."""
-        for name, text, shown in _GAUGES:
-            yield from _about(name, text, "gauge")
+        for place, figure in enumerate(INSTANCE_FIGURES):
+            yield from about(figure.name, figure.kind, figure.help)
             for index, one in enumerate(self._targets):
-                for value, time_us in zip(shown(one), self._times_us[one.first :], strict=True):
-                    yield _line(name, self._labels(index), repr(value), time_us)
-        name = "vllm:num_preemptions"
-        yield from _about(name, "Cumulative number of preemption from the engine.", "counter")
-        for index, one in enumerate(self._targets):
-            for count, time_us in zip(one.preemptions, self._times_us[one.first :], strict=True):
-                yield _line(name + "_total", self._labels(index), str(count), time_us)
+                for values, time_us in zip(one.figures, self._times_us[one.first :], strict=True):
+                    yield _line(figure.sample, self._labels(index), repr(values[place]), time_us)
 
     def _generation(self, first_tokens: list[_Contributions]) -> Iterator[str]:
         """Count generated tokens: each is a first token, follows another after a gap, or comes together with it."""
-        yield from _about("vllm:generation_tokens", "Number of generation tokens processed.", "counter")
+        name, text = GENERATED
+        yield from about(name, "counter", text)
         for index, one in enumerate(self._targets):
             times = range(one.first, len(self._times_us))
             came = zip(times, one.gaps, one.together, first_tokens[index].over(times), strict=True)
@@ -413,7 +449,7 @@ class Scrapes:
                 total = firsts + together
                 for count in gaps[:-1]:
                     total += count
-                yield _line("vllm:generation_tokens_total", self._labels(index), str(total), self._times_us[time])
+                yield _line(f"{name}_total", self._labels(index), str(total), self._times_us[time])
 
     def _gaps(self, index: int) -> _Series:
         target = self._targets[index]
@@ -435,14 +471,15 @@ def seconds(time_us: int) -> str:
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
 
 
-def _about(name: str, text: str, kind: str) -> Iterator[str]:
+def about(name: str, kind: str, text: str) -> Iterator[str]:
+    """Yield the lines before the samples of a metric."""
     yield f"# HELP {name} {text}\n"
     yield f"# TYPE {name} {kind}\n"
 
 
 def _histogram(family: Family, series: Sequence[_Series]) -> Iterator[str]:
     name = f"{family.name}_bucket"
-    yield from _about(name, family.help, "unknown")
+    yield from about(name, "unknown", family.help)
     for one in series:
         rows = [(list(accumulate(point.counts)), point.time_us) for point in one.points()]
         for bucket, end in enumerate((*one.ends, None)):
@@ -450,13 +487,13 @@ def _histogram(family: Family, series: Sequence[_Series]) -> Iterator[str]:
             for upto, time_us in rows:
                 yield _line(name, labels, str(upto[bucket]), time_us)
     name = f"{family.name}_count"
-    yield from _about(name, family.help, "unknown")
+    yield from about(name, "unknown", family.help)
     for one in series:
         for point in one.points():
             *_, count = accumulate(point.counts)
             yield _line(name, one.labels, str(count), point.time_us)
     name = f"{family.name}_sum"
-    yield from _about(name, family.help, "unknown")
+    yield from about(name, "unknown", family.help)
     for one in series:
         for point in one.points():
             value = seconds(point.total) if family.buckets_s else str(point.total)
@@ -469,8 +506,13 @@ def _end(value: float) -> str:
 
 
 def _line(name: str, labels: dict[str, str], value: str, time_us: int) -> str:
+    return f"{series_name(name, labels)} {value} {seconds(time_us)}\n"
+
+
+def series_name(name: str, labels: Mapping[str, str]) -> str:
+    """Return a metric's name with its labels, as they stand before a value."""
     shown = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
-    return f"{name}{{{shown}}} {value} {seconds(time_us)}\n"
+    return f"{name}{{{shown}}}"
 
 
 def _escaped(text: str) -> str:

@@ -510,7 +510,7 @@ class Timeline:
         self._turn(record.request_id, record.instance, _RUNNING)
 
     def _preempt(self, record: Preempted) -> None:
-        self._turn(record.request_id, record.instance, "preempted")
+        self._turn(record.request_id, record.instance, record.shown.label)
 
     def _first_token(self, record: FirstToken) -> None:
         self._lives[record.request_id].ttft_us = record.ttft_us

@@ -293,8 +293,7 @@ def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
         yield Missed(metric, bound, missed, "miss their targets")
 
 
-def _unserved(row: RequestNumbers, group: Group) -> bool:
-    del group
+def _unserved(row: RequestNumbers, group: Group) -> bool:  # noqa: ARG001  (the protocol's signature)
     return row.state != RequestState.COMPLETED
 
 

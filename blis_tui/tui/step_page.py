@@ -29,7 +29,7 @@ from blis_tui.tui.panes.request import inspector_lines, subject
 from blis_tui.tui.settings import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from textual.content import Content
     from textual.theme import Theme
@@ -79,7 +79,6 @@ def step_page(
     *,
     place: Place | None = None,
     events: int = 200,
-    go_on: Callable[[int], None] = lambda _event: None,
 ) -> str:
     """Return the whole file.
 
@@ -88,7 +87,6 @@ def step_page(
         source: the user's name for it, for the command that opens the same position in the debugger.
         place: the position in the middle; None = the end of the run.
         events: number of events.
-        go_on: called before each event; may raise to stop.
 
     Raises:
         InputError: the run has no such place.
@@ -101,7 +99,6 @@ def step_page(
     lines = _Lines()
     states: list[Mapping[str, object]] = []
     while len(states) < events and debugger.step():
-        go_on(debugger.event)
         session.moved()
         states.append(_state(session, lines))
     data = {"lines": lines.all, "states": states, "panes": PANES, "opened": opened}

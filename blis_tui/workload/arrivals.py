@@ -49,8 +49,7 @@ _CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irre
 class PoissonGaps:
     """Independent, exponentially distributed gaps."""
 
-    def __init__(self, settings: NoSettings | None, mean_us: float) -> None:
-        del settings
+    def __init__(self, settings: NoSettings | None, mean_us: float) -> None:  # noqa: ARG002  (there are none)
         self._mean_us = mean_us
 
     def sample(self, stream: Stream) -> int:
@@ -62,8 +61,7 @@ class PoissonGaps:
 class ConstantGaps:
     """Constant gaps."""
 
-    def __init__(self, settings: NoSettings, mean_us: float) -> None:
-        del settings
+    def __init__(self, settings: NoSettings, mean_us: float) -> None:  # noqa: ARG002  (there are none)
         self._gap_us = int(mean_us) or 1
 
     def sample(self, stream: Stream) -> int:  # noqa: ARG002  (the protocol's signature)

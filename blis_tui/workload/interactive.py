@@ -321,8 +321,7 @@ class ClosedLoop:
         users: how many.
     """
 
-    def __init__(self, settings: ClosedLoopSettings, mean_us: float) -> None:
-        del mean_us  # the cluster determines the rate
+    def __init__(self, settings: ClosedLoopSettings, mean_us: float) -> None:  # noqa: ARG002
         self.users = settings.users
 
     def sample(self, stream: Stream) -> int:  # noqa: ARG002  (the protocol's signature)

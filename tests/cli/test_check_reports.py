@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.cli.check_reports import DIFFERS, OK, Checked, as_junit, as_sarif
+from blis_tui.cli.check import DIFFERS, OK, Checked, as_junit, as_sarif
 from blis_tui.cli.main import cli
 
 WRONG = """\

@@ -12,7 +12,7 @@ import pytest
 import blis_tui
 from blis_tui.model import Expectation
 from blis_tui.results.stationary import Trend
-from blis_tui.study.planning.run_load import MOST
+from blis_tui.study.planning.configuration import MOST
 from blis_tui.study.steady import SECTION, Steady, SteadyRun, steady_report
 
 SET: Final = {

@@ -28,7 +28,7 @@ from blis_tui.debugger.why.explanation import Subject, event_ref, instance_ref
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
 from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.boxes import Rows, RowsBox
-from blis_tui.tui.drawing.life_line import STAGES
+from blis_tui.tui.drawing.life_line import STATE_STYLES
 from blis_tui.tui.panes import fleet as fleet_pane
 from blis_tui.tui.panes import gateway as gateway_pane
 from blis_tui.tui.panes import panes_of
@@ -290,11 +290,11 @@ def test_stages_of_life_are_those_of_the_records(growing: Debugger, event: int) 
     for height, wide in ((8, False), (40, True)):
         text = text_of(fleet_lines(view, 78, height))
         assert f"{counts['active']} active" in text
-        for life, stage in STAGES.items():
-            assert (f"{stage.sign} {counts[life]} {stage.word}" in text) == (life in counts)
+        for life, stage in STATE_STYLES.items():
+            assert (f"{stage.glyph} {counts[life]} {stage.word}" in text) == (life in counts)
             signs = [index for index, state in states.items() if state == life]
             if wide:
-                assert all(f"{index:>3} {stage.sign} " in text for index in signs)
+                assert all(f"{index:>3} {stage.glyph} " in text for index in signs)
     there = len(states) - counts["terminated"]
     assert f"{there} instances  mean" in text_of(fleet_lines(view, 100, 40))
 

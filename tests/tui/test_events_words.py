@@ -10,10 +10,11 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.lifespans import AGAIN
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.tui.drawing.event_filter import FilterError, parse_filter
-from blis_tui.tui.panes.events import PLANNED, PREEMPTED, columns, event_line, event_runs, full_text, stops_at, tail
+from blis_tui.tui.panes.events import PLANNED, columns, event_line, event_runs, full_text, stops_at, tail
 from tests.tui.driven_pane import knowing, view_with
 from tests.tui.pane_harness import view_at
 
@@ -80,7 +81,7 @@ def test_in_hardly_any_room_the_kind_is_a_glyph_and_the_rest_a_few_characters(ki
 def test_in_hardly_any_room_a_preemption_is_what_stays() -> None:
     event = events("step preempted")[0]
     count = TAPE.step(TAPE.row(event).step).preempted
-    assert f"{PREEMPTED}{count}" in words(event, 36)
+    assert f"{AGAIN.sign}{count}" in words(event, 36)
 
 
 def test_the_full_text_of_an_event_has_its_number_and_all_parts() -> None:
@@ -245,7 +246,7 @@ def test_the_event_that_plans_ahead_says_whom_it_schedules_and_preempts(name: st
     for event, own in by_event.items():
         step = next((at for at, record in enumerate(own) if isinstance(record, StepFinished)), None)
         ahead = own[len(own) if step is None else step + 1 :]
-        for kind, word, sign in ((Preempted, "preempts", PREEMPTED), (Scheduled, "schedules", "+")):
+        for kind, word, sign in ((Preempted, "preempts", AGAIN.sign), (Scheduled, "schedules", "+")):
             names = [one.request_id for one in ahead if isinstance(one, kind)]
             line = event_line(made.tape, event)
             said = " ".join(part.text for part in line.parts)

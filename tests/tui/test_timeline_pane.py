@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.lifespans import AGAIN
 from blis_tui.tui.drawing.series import KV_USE, SERIES, WAITING, rate_text, sample, strip
 from blis_tui.tui.panes.timeline import (
     CHOICES,
     LABEL,
-    PREEMPTION,
     Scale,
     Timeline,
     axis,
@@ -123,7 +123,7 @@ def test_marks_stand_at_their_times() -> None:
         for e in range(1, made.frontier + 1)
         if made.tape.is_step(e) and made.tape.step(made.tape.row(e).step).preempted
     )
-    assert PREEMPTION in marks[scale.cell(made.tape.time_us(preempting)) - 1 :][:3]
+    assert AGAIN.sign in marks[scale.cell(made.tape.time_us(preempting)) - 1 :][:3]
     assert marks[scale.cell(2_000_000)] == "●"
     assert marks.rstrip()[-1] == "┤"
     assert marks[0] == "▲"

@@ -67,7 +67,7 @@ class NeverSaturated:
     rule = "The instances never count as saturated."
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""
 
     def level(self, fleet: Fleet) -> float:  # noqa: ARG002
         """Return 0."""

@@ -46,8 +46,7 @@ class LeastEstimatedTtft:
         " a queued prompt counts as an average one."
     )
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self._requests = 0
         self._tokens = 0
 
@@ -123,8 +122,7 @@ class RoundRobin:
     rule = "Round-robin takes the instances in turn; it does not look at their load."
     reads_signals = False
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self._turn = 0
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
@@ -144,8 +142,7 @@ class SessionAffinity:
 
     rule = "Session-affinity sends all requests of a session to one instance; new ones go to the least loaded."
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self._homes: dict[str, int] = {}
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:

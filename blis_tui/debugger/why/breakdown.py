@@ -1,7 +1,7 @@
 """What makes up a request's latency: shares that add up to it exactly, in microseconds; and why requests wait.
 
 If a plan leaves requests in the queue, its rule states a cause (``engine.stopped``), which holds until the next step is
-planned. There are three further causes:
+planned. There are three further causes (``CAUSES``):
 
 - ``step``: nothing was planned since the request joined the queue. The engine decides between steps only.
 - ``planned``: the request is scheduled for the step after the current one.
@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.units import count_text, plural, span_text
-from blis_tui.debugger.why.lifespans import next_step, prompts_in, steps_within
+from blis_tui.base.units import count_text, filled, plural, span_text
+from blis_tui.debugger.why.lifespans import AGAIN, STAGES, next_step, prompts_in, steps_within
 from blis_tui.engine import stopped
-from blis_tui.engine.stopped import TOKENS
+from blis_tui.engine.stopped import TOKENS, Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,27 +29,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import RequestLife, Span
     from blis_tui.engine.profile import Profile
 
-KINDS: Final = {
-    "admission": "admission control",
-    "deferral": "deferred until the cluster was idle",
-    "gateway": "waiting in the gateway",
-    "routing": "routing",
-    "stranded": "waiting for an instance to come up",
-    "gone": "failed attempts",
-    "intake": "tokenization and enqueue",
-    "wait": "waiting in the queue",
-    "planned": "planned for the next step",
-    "lost": "lost work",
-    "again": "waiting again",
-    "prefill": "prefill",
-    "transfer": "KV transfer",
-    "recompute": "prefill again",
-    "decode": "decode",
-    "client": "client side",
-}
-"""Label of each kind of share, in display order."""
-PREEMPTION: Final = ("again", "lost", "recompute")
-"""The kinds of shares that only preemptions cause."""
 _NOTEWORTHY: Final = 10
 """Prefill of other requests is mentioned only if it takes at least one part in this many of a decode."""
 DECODES: Final = ("decode-only", "beside-prefill", "stalled")
@@ -144,11 +123,11 @@ def _broken_down(life: RequestLife, spans: list[Span], total_us: int, end_us: in
     by_kind: dict[str, list[Span]] = {}
     for span in spans:
         by_kind.setdefault(_kind(life, span), []).append(span)
-    shares = [_share(kind, by_kind[kind], life, tape) for kind in KINDS if kind in by_kind]
+    shares = [_share(kind, by_kind[kind], life, tape) for kind in STAGES if kind in by_kind]
     shares = [share for share in shares if share.us]
     client = total_us - (end_us - life.arrival_us)
     if client:
-        shares.append(Share("client", KINDS["client"], client, "detokenization and streaming, outside of steps"))
+        shares.append(Share("client", STAGES["client"].label, client, "detokenization and streaming, outside of steps"))
     return Breakdown(total_us, tuple(shares))
 
 
@@ -164,7 +143,7 @@ def _kind(life: RequestLife, span: Span) -> str:
 
 def _share(kind: str, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     us = sum(span.duration_us for span in spans)
-    label = KINDS[kind]
+    label = STAGES[kind].label
     if kind in ("wait", "again"):
         return _waiting(kind, us, spans, life, tape)
     if kind in ("prefill", "recompute"):
@@ -193,7 +172,8 @@ def _waiting(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
             prompts = prompts_in(tape, spent)
             inner.append(Share(cause, cause_text(cause, limits), part, note, decodes=decodes, prompts=prompts))
     count = len([one for one in life.preemptions if one.time_us >= life.began_us])
-    return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
+    note = f"after {plural(count, 'preemption')}" if kind == AGAIN.name else ""
+    return Share(kind, STAGES[kind].label, us, note, tuple(inner))
 
 
 def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
@@ -223,7 +203,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
             Share("own", "its own chunks", own_us, plural(steps, "step")),
             Share("idle", "steps without a chunk of its own", us - own_us, plural(idle, "step")),
         )
-    return Share(kind, KINDS[kind], us, note, inner)
+    return Share(kind, STAGES[kind].label, us, note, inner)
 
 
 @dataclass(slots=True)
@@ -239,19 +219,19 @@ class _Steps:
 def _decode(us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     """Return a decode's share, divided into decode-only steps, steps with other prompts, and stalled steps."""
     if _overlapping(tape, spans):
-        whole = Share("pipeline", "passes through the pipeline", us)
-        return Share("decode", KINDS["decode"], us, "beside other batches in the pipeline", (whole,))
+        whole = Share("pipeline", STAGES["pipeline"].label, us)
+        return Share("decode", STAGES["decode"].label, us, "beside other batches in the pipeline", (whole,))
     plain, mixed, stalled = _by_kind(spans, life, tape)
     inner = (
-        Share("decode-only", "decode-only steps", plain.us, _each(plain)),
-        Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
-        Share("stalled", "stalled steps (no token)", stalled.us, plural(stalled.count, "step")),
+        Share("decode-only", STAGES["decode-only"].label, plain.us, _each(plain)),
+        Share("beside-prefill", STAGES["beside-prefill"].label, mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
+        Share("stalled", STAGES["stalled"].label, stalled.us, plural(stalled.count, "step")),
     )
     count = plain.count + mixed.count
     drafts = any(tape.profiles[span.instance].limits.draft_tokens for span in spans)
     each = "at least one token each" if drafts else "one token each"
     note = f"{plural(count, 'step')}, {each}"
-    return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
+    return Share("decode", STAGES["decode"].label, us, note, tuple(share for share in inner if share.us))
 
 
 def decode_lines(tape: EventStore, life: RequestLife) -> Mapping[int, str]:
@@ -339,8 +319,20 @@ def _beside(mixed: _Steps, plain: _Steps) -> str:
     return note
 
 
-CAUSES: Final = ("step", "planned", *stopped.CAUSES, "unsaid")
-"""The causes described here; a plug-in may have causes of its own."""
+_STEP: Final = Cause("step", short="step in progress", sentence="")
+_PLANNED: Final = Cause("planned", short="planned for the next step", sentence="")
+_UNSAID: Final = Cause(
+    "unsaid",
+    short="the rule does not say",
+    sentence="Requests stayed in the queue; the batching rule does not say why.",
+)
+CAUSES: Final = {
+    _STEP.name: _STEP,
+    _PLANNED.name: _PLANNED,
+    **stopped.CAUSES,
+    _UNSAID.name: _UNSAID,
+}
+"""The causes described here, in the order in which they are shown; a plug-in may have causes of its own."""
 
 
 def stop_of(tape: EventStore, event: int, row: StepRow) -> StopRow | None:
@@ -420,28 +412,14 @@ def preempted_by(tape: EventStore, event: int, names: Sequence[str]) -> tuple[tu
 
 def cause_text(cause: str, profile: Profile) -> str:
     """Return a cause in a few words; a plug-in's own causes are returned unchanged."""
-    limits = profile.limits
-    return {
-        "step": "step in progress",
-        "planned": "planned for the next step",
-        "unsaid": "the rule does not say",
-        stopped.PREEMPTED: "preemption",
-        stopped.OUTRANKED: "preempted by priority",
-        stopped.MAX_NUM_SEQS: f"batch full ({limits.max_num_seqs:,})",
-        stopped.TOKENS: f"token budget spent ({limits.max_num_batched_tokens:,})",
-        stopped.PROMPTS: "prompt tokens spent (max_prefill_tokens)",
-        stopped.BLOCKS: "too few free KV blocks",
-        stopped.WATERMARK: "KV blocks kept free (watermark)",
-        stopped.ANSWERS: "no KV blocks for whole answers",
-        stopped.ROOM: "no room beside expected answers",
-        stopped.ADAPTER: "waiting for its LoRA adapter",
-        stopped.ENCODER: "waiting for the encoder",
-        stopped.LATE: "its last step in progress",
-        stopped.GATHERING: "prompts wait for others",
-        stopped.CADENCE: "a step without prompts",
-        stopped.UNSEEN: "the scheduler had not looked",
-        stopped.APART: "a step of prompts alone",
-    }.get(cause, cause)
+    known = CAUSES.get(cause)
+    return cause if known is None else filled(known.short, _limits(known, profile))
+
+
+def _limits(cause: Cause, profile: Profile) -> dict[str, object]:
+    """Return the name and the value of the key that a cause follows from; it has a value if it is a limit."""
+    name = cause.key.rpartition(".")[2]
+    return {"key": name, "limit": getattr(profile.limits, name, 0)}
 
 
 def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
@@ -453,60 +431,25 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         row: the step that was planned, or that was in progress during planning.
     """
     if stop is None:
-        return "Requests stayed in the queue; the batching rule does not say why."
-    limits = profile.limits
+        return _UNSAID.sentence
     amounts = f" ({stop.need:,} needed, {stop.had:,} left)" if stop.need else ""
-    spent = f"The step spent the token budget of {limits.max_num_batched_tokens:,} ({profile.traits.budget_name})."
-    if stop.had:
-        spent = f"The next prompt did not fit into what was left of the token budget, and is not split{amounts}."
-    known = {
-        stopped.PREEMPTED: "The step preempted running requests; such a step schedules no request from the queue.",
-        stopped.OUTRANKED: (
-            "The step took all requests from the queue, and preempted less urgent ones for them; the next step looks at"
-            " these."
-        ),
-        stopped.MAX_NUM_SEQS: _places(stop, profile, row),
-        stopped.TOKENS: spent,
-        stopped.PROMPTS: f"The step took all that it may of prompts (max_prefill_tokens){amounts}.",
-        stopped.BLOCKS: f"The next request needed more KV blocks than were free{amounts}.",
-        stopped.WATERMARK: (
-            f"The next request did not fit beside the {stop.kept:,} KV blocks that must stay free (watermark){amounts}."
-        ),
-        stopped.ANSWERS: f"The KV blocks of all prompts and whole declared answers must be free{amounts}.",
-        stopped.ROOM: (
-            "The next request did not fit beside what running requests were expected to generate"
-            + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
-        ),
-        stopped.ADAPTER: "A LoRA adapter had no slot in the batch (max_loras), or had to be loaded.",
-        stopped.ENCODER: (
-            "The next item of media exceeded what was left of the encoder's budget, or of the room in its cache"
-            + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
-        ),
-        stopped.LATE: "The waiting request was preempted while a step was in progress, and is not scheduled before "
-        "that step ends.",
-        stopped.GATHERING: (
-            f"Prompts waited for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
-        ),
-        stopped.CADENCE: (
-            f"While requests decode, prompts are computed every {plural(stop.need, 'step')}"
-            f" (prefill_schedule_interval); this was step {stop.had:,} since the latest ones."
-        ),
-        stopped.UNSEEN: "The scheduler had not looked for new requests yet (scheduler_recv_interval).",
-        stopped.APART: "The step computed prompts, and the next request's was computed on another instance.",
-    }
-    return known.get(stop.cause, f"The batching rule says: {stop.cause}{amounts}.")
-
-
-def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
-    """Return the sentence for a full batch; it names ``max_num_seqs`` only if that many requests were running."""
+    cause = stopped.CAUSES.get(stop.cause)
+    if cause is None:
+        return f"The batching rule says: {stop.cause}{amounts}."
     limit = profile.limits.max_num_seqs
     each = profile.traits.limits_each_step
     there = row.served if each else row.running + row.completed
-    if there < limit:
-        amounts = f"{stop.need:,} needed, {stop.had:,} left"
-        return f"The batching rule says that it had no room for another request ({amounts})."
-    were = f"{'was' if limit == 1 else 'were'} {'served' if each else 'running'}"
-    return f"{plural(limit, 'request')} {were}, which is the limit (max_num_seqs {limit:,})."
+    left = there < limit if cause.unit == stopped.PLACE else stop.had > 0
+    values = {
+        **_limits(cause, profile),
+        **stop._asdict(),
+        "next": stop.had + 1,
+        "amounts": amounts,
+        "counted": amounts.replace(" needed", f" {cause.unit}s needed"),
+        "budget": profile.traits.budget_name,
+        "were": f"{'was' if limit == 1 else 'were'} {'served' if each else 'running'}",
+    }
+    return filled(cause.partly if left and cause.partly else cause.sentence, values)
 
 
 def wait_lines(tape: EventStore, life: RequestLife) -> Mapping[int, str]:

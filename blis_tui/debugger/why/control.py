@@ -37,6 +37,8 @@ from blis_tui.debugger.why.explanation import (
 from blis_tui.engine.records import Record, Rejected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.event_store import EventRow, RequestEvent
     from blis_tui.model import Gateway
@@ -46,10 +48,13 @@ _R = TypeVar("_R", bound=Record)
 
 def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "") -> _R | None:
     """Return the record of a kind in an event, for a given request if one is named."""
-    for one in debugger.records_of(event):
-        if isinstance(one, kind) and request in ("", getattr(one, "request_id", "")):
-            return one
-    return None
+    return first_record(debugger.records_of(event), kind, request)
+
+
+def first_record(records: Iterable[Record], kind: type[_R], request: str = "") -> _R | None:
+    """Return the first record of a kind, for a given request if one is named."""
+    own = (one for one in records if isinstance(one, kind))
+    return next((one for one in own if request in ("", getattr(one, "request_id", ""))), None)
 
 
 # ---- rejections ----

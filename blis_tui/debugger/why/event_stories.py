@@ -9,10 +9,11 @@ from blis_tui.base.units import count_text, percent_text, plural, span_text, tim
 from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.cluster.stages import ACTIVE
 from blis_tui.debugger.state import LAST_PHASE, PHASES
-from blis_tui.debugger.why.breakdown import KINDS, cause_sentence, preempted_by, stop_of
+from blis_tui.debugger.why.breakdown import cause_sentence, preempted_by, stop_of
 from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
+    first_record,
     gateway_parts,
     rejected_event,
     rejection_parts,
@@ -43,7 +44,7 @@ from blis_tui.debugger.why.lifecycle import (
     scaling_decided_event,
     stranded_event,
 )
-from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
+from blis_tui.debugger.why.lifespans import STAGES, last_step, next_step, read_life
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences, moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.request_content import answers_begun, media_text
 from blis_tui.engine.latency.wrappers import captured_size
@@ -175,7 +176,7 @@ def _way_to_queue(debugger: Debugger, row: EventRow) -> str:
     life = read_life(debugger.tape, debugger.tape.name(row.request), row.event)
     spans = () if life is None else life.spans
     kinds = dict.fromkeys("gone" if span.gone else span.what for span in spans if not span.open)
-    return ", ".join([KINDS[kind] for kind in KINDS if kind in kinds]) or "nothing delayed it"
+    return ", ".join([one.label for one in STAGES.values() if one.name in kinds]) or "nothing delayed it"
 
 
 def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -225,7 +226,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     # In the middle of a step, its later phases do not apply yet.
     here = debugger.phase if row.event == debugger.event else None
     phase = LAST_PHASE if here is None else here
-    drafts = drafts_of(records)
+    drafts = first_record(records, DraftsVerified)
     drafted = "" if drafts is None or not drafts.draft_tokens else f" and {plural(drafts.draft_tokens, 'drafted one')}"
     head = (
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
@@ -423,14 +424,9 @@ _TOLD: Final = 8
 """Maximum number of a step's requests that are listed one by one."""
 
 
-def drafts_of(records: Sequence[Record]) -> DraftsVerified | None:
-    """Return the draft verification of an event; None if there was none."""
-    return next((one for one in records if isinstance(one, DraftsVerified)), None)
-
-
 def drafts_part(records: Sequence[Record]) -> Part:
     """Return how many draft tokens of a step were accepted, request by request."""
-    found = drafts_of(records)
+    found = first_record(records, DraftsVerified)
     if found is None or not found.draft_tokens:
         return Part("Drafts", ())
     accepted = f"{found.accepted_tokens:,} of {plural(found.draft_tokens, 'drafted token')} accepted"

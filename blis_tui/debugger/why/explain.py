@@ -12,15 +12,13 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.debugger.why.breakdown import (
-    KINDS,
-    PREEMPTION,
     e2e_breakdown,
     prefill_of_others,
     so_far_breakdown,
     ttfat_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.control import record_of, rejection
+from blis_tui.debugger.why.control import first_record, record_of, rejection
 from blis_tui.debugger.why.event_stories import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
     Explanation,
@@ -34,20 +32,27 @@ from blis_tui.debugger.why.explanation import (
     say,
 )
 from blis_tui.debugger.why.lifecycle import restart_parts
-from blis_tui.debugger.why.lifespans import next_step, read_life
+from blis_tui.debugger.why.lifespans import PREEMPTION, STAGE_GROUPS, STAGES, next_step, read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.memory import (
-    choice_of,
     choice_sentence,
-    outranking_of,
     outranking_sentences,
-    retraction_of,
     retraction_sentences,
     return_text,
 )
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.debugger.why.request_content import content_parts, media_parts
-from blis_tui.engine.records import Arrived, Dropped, Preempted, Rejected, StepFinished, described
+from blis_tui.engine.records import (
+    Arrived,
+    Dropped,
+    Preempted,
+    PreemptedByPriority,
+    Rejected,
+    RestoreChosen,
+    Retracted,
+    StepFinished,
+    described,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -297,7 +302,7 @@ def main_cause(so_far: Breakdown) -> str:
     elif max(causes.values(), default=0) >= most:
         facts = causes
     else:
-        facts = {KINDS["wait"]: waited}
+        facts = {STAGES["wait"].label: waited}
     main = max(facts, key=lambda label: facts[label])
     return f"; mainly: {main} ({span_text(facts[main])})"
 
@@ -318,8 +323,8 @@ def _verdict(life: RequestLife, whole: Breakdown, comparison: Comparison | None)
 
 def _main_difference(life: RequestLife, whole: Breakdown, comparison: Comparison) -> str:
     """Return what makes up more than half of the difference from the median request."""
-    if comparison.by_group[0][0] == "preemption":
-        lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
+    if comparison.by_group[0][0] == PREEMPTION:
+        lost = f"{span_text(whole.us(*STAGE_GROUPS[PREEMPTION]))} of {span_text(whole.total_us)}"
         return f"mostly because it was preempted {times(len(life.preemptions))} ({lost})"
     named: list[str] = []
     covered = 0
@@ -359,23 +364,6 @@ _TOLD: Final = 3
 """Maximum number of preemptions explained one by one."""
 _NAMED: Final = 3
 """Maximum number of requests named when many were involved."""
-GROUPS: Final = {
-    "reaching the queue": ("admission", "routing", "intake"),
-    "waiting for an instance to come up": ("stranded",),
-    "failed attempts": ("gone",),
-    "waiting in the gateway": ("deferral", "gateway"),
-    "KV transfer": ("transfer",),
-    "waiting in the queue": ("wait",),
-    "planned for the next step": ("planned",),
-    "preemption": PREEMPTION,
-    "prefill": ("prefill",),
-    "decode": ("decode-only", "pipeline"),
-    "prefill of others in decode steps": ("beside-prefill",),
-    "stalls": ("stalled",),
-    "client side": ("client",),
-}
-"""Groups of shares that are compared between requests."""
-
 
 # ---- preemptions ----
 
@@ -401,12 +389,12 @@ def _preemption_part(debugger: Debugger, life: RequestLife, preempted: RequestEv
     if tape.plans_ahead:  # the plan for the following step preempted it
         event = next_step(tape, record.instance, preempted.event, debugger.event)
         following = debugger.records_of(event) if event else ()
-        step = next((one for one in following if isinstance(one, StepFinished)), None)
+        step = first_record(following, StepFinished)
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
-    choice, retraction = choice_of(records, life.name), retraction_of(records)
+    choice, retraction = first_record(records, RestoreChosen, life.name), first_record(records, Retracted)
     swapped = choice is not None and choice.choice == "swap"
-    if (outranking := outranking_of(records, life.name)) is not None:
+    if (outranking := first_record(records, PreemptedByPriority, life.name)) is not None:
         reasons = outranking_sentences(outranking)
     else:
         reasons = [_shortage(step, beneficiary, own=own)] if retraction is None else retraction_sentences(retraction)
@@ -552,7 +540,7 @@ def compare(life: RequestLife, own: Breakdown, tape: EventStore) -> Comparison |
     if there is None or other is None:
         return None
     excess = own.total_us - other.total_us
-    groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in GROUPS.items()]
+    groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in STAGE_GROUPS.items()]
     groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
     faster = len([one for one in ranked if one.value < own.total_us])
     sizes = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.classes import dataclass
-from blis_tui.engine.records import RECORD_KINDS, described
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.engine.records import RECORD_KINDS, Preempted, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,15 +18,92 @@ if TYPE_CHECKING:
     from blis_tui.debugger.event_store import EventStore, RequestEvent
 
 
+class Stage(NamedTuple):
+    """A stage of a request's life: what it is called, and how it looks wherever a request is shown in it."""
+
+    name: str
+    label: str
+    """What its share of a latency is called."""
+    group: str = ""
+    """The group in which it is compared with other requests' shares; empty = its parts are."""
+    word: str = ""
+    """What an interval of it is called."""
+    glyph: str = ""
+    """Fills its part of a bar; empty = such intervals have the glyph of what was done in them."""
+    tone: str = ""
+    """A colour of the theme."""
+    sign: str = ""
+    """Stands before a number of such requests."""
+    begins: tuple[str, ...] = ()
+    """Kinds of entries that begin it."""
+
+    @property
+    def style(self) -> str:
+        """The colour as styles name it."""
+        return f"${self.tone}"
+
+
+_TO_QUEUE: Final = "reaching the queue"
+_DEFERRED: Final = "deferred until the cluster was idle"
+_GATEWAY: Final = "waiting in the gateway"
+_NO_INSTANCE: Final = "waiting for an instance to come up"
+_QUEUE: Final = "waiting in the queue"
+_PLANNED: Final = "planned for the next step"
+PREEMPTION: Final = "preemption"
+"""The group of what only preemptions cause."""
+_TO_ROUTING: Final = ("admitted", "dispatched", "retried", "transfer-finished")
+
+AGAIN: Final = Stage(
+    "again",
+    "waiting again",
+    PREEMPTION,
+    word=Preempted.shown.label,
+    glyph="\N{BOX DRAWINGS LIGHT DIAGONAL CROSS}",
+    tone=Preempted.shown.colour,
+    sign="\N{MULTIPLICATION SIGN}",
+)
+"""The stage of a request that waits because it was preempted."""
+LOST: Final = Stage("lost", "lost work", PREEMPTION, "lost work")
+_ALL: Final = (
+    Stage("admission", "admission control", _TO_QUEUE, "admission", "·", "text-muted", begins=("arrived",)),
+    Stage("deferral", _DEFERRED, _GATEWAY, "deferred", "∙", "warning", begins=("deferred",)),
+    Stage("gateway", _GATEWAY, _GATEWAY, "gateway", "┆", "warning", begins=("held",)),
+    Stage("routing", "routing", _TO_QUEUE, "routing", "·", "text-muted", begins=_TO_ROUTING),
+    Stage("stranded", _NO_INSTANCE, _NO_INSTANCE, "stranded", "¦", "warning", begins=("stranded",)),
+    Stage("gone", "failed attempts", "failed attempts"),
+    Stage("intake", "tokenization and enqueue", _TO_QUEUE, "enqueue", "·", "text-muted", begins=("routed",)),
+    Stage("wait", _QUEUE, _QUEUE, "queue", "░", "warning", begins=("queued",)),
+    Stage("planned", _PLANNED, _PLANNED, "planned", "▹", "text-muted"),
+    LOST,
+    AGAIN,
+    Stage("prefill", "prefill", "prefill", "prefill", "▒", "secondary"),
+    Stage("transfer", "KV transfer", "KV transfer", "transfer", "→", "accent"),
+    Stage("recompute", "prefill again", PREEMPTION),
+    Stage("decode", "decode", "", "decode", "█", "primary"),
+    Stage("decode-only", "decode-only steps", "decode"),
+    Stage("pipeline", "passes through the pipeline", "decode"),
+    Stage("beside-prefill", "steps with prefill of others", "prefill of others in decode steps"),
+    Stage("stalled", "stalled steps (no token)", "stalls"),
+    Stage("client", "client side", "client side"),
+)
+STAGES: Final = {one.name: one for one in _ALL}
+"""All stages, in the order in which shares of a latency are shown. ``gone``, ``lost``, ``again`` and ``recompute`` are
+what becomes of others after a preemption or a restart; those from ``decode-only`` to ``stalled`` divide ``decode``;
+``client`` is no interval, but what the client adds."""
+STAGE_GROUPS: Final = {
+    group: tuple(one.name for one in STAGES.values() if one.group == group)
+    for group in dict.fromkeys(one.group for one in STAGES.values() if one.group)
+}
+"""The stages of each group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """An interval of a request's life.
+    """An interval of a request's life: in one of ``STAGES``.
 
-    ``what`` is one of ``admission`` (until admission control decided), ``deferral`` (until the cluster was idle),
-    ``gateway`` (in the gateway's queue), ``routing`` (until an instance was chosen), ``stranded`` (until an instance
-    came up), ``intake`` (tokenization and hand-over, until the request was queued), ``wait``, ``planned`` (scheduled
-    for the step after the current one, where steps are planned ahead), ``prefill``, ``transfer`` (of its KV blocks to
-    the decode instance) and ``decode``.
+    It is in ``admission`` until admission control decided, in ``routing`` until an instance was chosen, in ``intake``
+    until it was queued, and ``planned`` if steps are planned ahead and it is scheduled for the step after the current
+    one.
     """
 
     what: str
@@ -191,20 +268,8 @@ def _end_of_latest_step(tape: EventStore, instance: int, settled: int) -> int:
     return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
 
 
-_NEXT: Final = {
-    "arrived": "admission",
-    "deferred": "deferral",
-    "resumed": "admission",
-    "admitted": "routing",
-    "held": "gateway",
-    "dispatched": "routing",
-    "stranded": "stranded",
-    "retried": "routing",
-    "routed": "intake",
-    "queued": "wait",
-    "transfer-finished": "routing",
-}
-"""The interval that each kind of entry begins."""
+_BEGUN: Final = {kind: one.name for one in STAGES.values() for kind in one.begins}
+"""The stage that each kind of entry begins."""
 _HANDOVER: Final = ("prefilled", "transfer-started")
 """Entries that begin the transfer to the decode instance, which may start with the step that computes the prompt."""
 _WORK: Final = ("prefill", "decode")
@@ -253,8 +318,8 @@ class _Reader:
             self.stalled_us = -1
         if what == "resumed":
             return
-        if what in _NEXT:
-            self._turn(_NEXT[what], entry.time_us, entry.event)
+        if what in _BEGUN:
+            self._turn(_BEGUN[what], entry.time_us, entry.event)
             self.target = self.input_tokens
             if what in ("routed", "queued"):
                 self.instance = entry.first

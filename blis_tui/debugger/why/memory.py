@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import plural, share_text, span_text
+from blis_tui.debugger.why.control import first_record
 from blis_tui.debugger.why.explanation import Part, Sentence, Subject, request_ref, say
 from blis_tui.engine.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
-from blis_tui.engine.stopped import ANSWERS, BLOCKS, WATERMARK
+from blis_tui.engine.stopped import CAUSES, KV_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ _TOLD: Final = 8
 """Maximum number of a step's requests listed one by one."""
 _HOLDERS: Final = 3
 """Maximum number of requests named as holders of KV blocks."""
-KV_SHORTAGES: Final = (BLOCKS, WATERMARK, ANSWERS)
+KV_SHORTAGES: Final = tuple(name for name, cause in CAUSES.items() if cause.unit == KV_BLOCK)
 """Causes by which requests wait for KV blocks that others hold."""
 
 
@@ -38,12 +39,6 @@ def holders_sentences(instance: InstanceSnapshot) -> list[Sentence]:
     return [say(*pieces, ".")]
 
 
-def choice_of(records: Sequence[Record], name: str) -> RestoreChosen | None:
-    """Return the swap-or-recompute decision for a victim in an event; None if there was none."""
-    found = (one for one in records if isinstance(one, RestoreChosen) and one.request_id == name)
-    return next(found, None)
-
-
 def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
     """Return what happened to a victim's blocks and what the alternative would have cost; ``restore``: the policy."""
     blocks, swap = plural(choice.blocks, "KV block"), span_text(choice.swap_us)
@@ -55,11 +50,6 @@ def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
     why = "the host had no room for them" if wanted else "that is cheaper"
     other = f"There and back to the host would have taken {swap}."
     return say(f"Its {blocks} are recomputed, which makes steps an estimated {again} longer: {why}. {other}")
-
-
-def retraction_of(records: Sequence[Record]) -> Retracted | None:
-    """Return the retraction record of an event; None if it retracted no requests."""
-    return next((one for one in records if isinstance(one, Retracted)), None)
 
 
 def retraction_sentences(retraction: Retracted) -> list[Sentence]:
@@ -77,11 +67,6 @@ def retraction_sentences(retraction: Retracted) -> list[Sentence]:
             f"for the others."
         ),
     ]
-
-
-def outranking_of(records: Sequence[Record], name: str) -> PreemptedByPriority | None:
-    """Return the record of an event's preemption of a request by priority; None if there is none."""
-    return next((one for one in records if isinstance(one, PreemptedByPriority) and one.request_id == name), None)
 
 
 def outranking_sentences(outranking: PreemptedByPriority) -> list[Sentence]:
@@ -112,7 +97,7 @@ def outranking_part(records: Sequence[Record]) -> Part:
 
 def retraction_part(records: Sequence[Record]) -> Part:
     """Return why a step retracted running requests, as ``sglang`` batching does."""
-    retraction = retraction_of(records)
+    retraction = first_record(records, Retracted)
     facts = () if retraction is None else tuple(retraction_sentences(retraction))
     return Part("Why requests were retracted", facts)
 

@@ -29,8 +29,7 @@ class NanoBatching(Plain):
     keeps its generated tokens.
     """
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+    def __init__(self, settings: NoSettings) -> None:  # noqa: ARG002  (there are none)
         self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,

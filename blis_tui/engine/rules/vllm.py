@@ -281,4 +281,4 @@ class BlisBatching(RunningFirst):
     )
 
     def __init__(self, settings: NoSettings) -> None:
-        del settings
+        """Take the settings, of which there are none."""

@@ -56,16 +56,14 @@ _DEPRIORITIZE_THRESHOLD: Final = 32
 
 
 @SCHEDULING.plugin("lof", "Longest declared output first (SGLang's lof).")
-def lof(settings: NoSettings) -> WaitingQueue:
+def lof(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """Sort by declared output, then by insertion; a request that comes back goes last."""
-    del settings
     return ByTurn(_by_output, "The request with the longest declared answer goes first")
 
 
 @SCHEDULING.plugin("lpm", "Longest prefix in the radix tree first (SGLang's lpm; sglang batching only).")
-def lpm(settings: NoSettings) -> WaitingQueue:
+def lpm(settings: NoSettings) -> WaitingQueue:  # noqa: ARG001  (there are none)
     """Sort by the cached prefix, which the batching rule looks up before it computes prompts."""
-    del settings
     return LongestPrefix()
 
 

@@ -286,9 +286,8 @@ class LiveSource(InteractiveSource):
         self.sent = None
         return self._given.popleft()
 
-    def on_ended(self, request: Request, e2e_us: int, now: int) -> None:
+    def on_ended(self, request: Request, e2e_us: int, now: int) -> None:  # noqa: ARG002  (the protocol's signature)
         """Pass on an ended request."""
-        del now
         self._ended(request, e2e_us)
 
     def state(self) -> tuple[object, ...]:

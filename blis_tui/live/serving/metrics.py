@@ -9,8 +9,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.client_times import client_ttft_us
-from blis_tui.output.openmetrics import AT_DEADLINE, FAMILIES, GAPS, US_PER_S, buckets_of_tokens, longest
+from blis_tui.output.openmetrics import (
+    AT_DEADLINE,
+    FAMILIES,
+    GAPS,
+    GENERATED,
+    INSTANCE_FIGURES,
+    US_PER_S,
+    about,
+    buckets_of_tokens,
+    gaps_of,
+    longest,
+    series_name,
+)
 from blis_tui.results.request_log import RequestNumbers
 
 if TYPE_CHECKING:
@@ -23,7 +36,6 @@ if TYPE_CHECKING:
     from blis_tui.results.request_log import RequestLog
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_GAP_ENDS_US: Final = tuple(round(end * US_PER_S) for end in GAPS.buckets_s)
 
 
 class _Sum:
@@ -91,53 +103,25 @@ class Metrics:
 
     def _lines(self, cluster: Cluster, sums: list[list[_Sum]], first_tokens: list[int]) -> Iterator[str]:
         instances = cluster.instances
-        gauges: tuple[tuple[str, str, str, list[float]], ...] = (
-            (
-                "vllm:num_requests_running",
-                "gauge",
-                "Number of requests in model execution batches.",
-                [len(one.batch.running) for one in instances],
-            ),
-            (
-                "vllm:num_requests_waiting",
-                "gauge",
-                "Number of requests waiting to be processed.",
-                [len(one.waiting.items) for one in instances],
-            ),
-            (
-                "vllm:kv_cache_usage_perc",
-                "gauge",
-                "KV-cache usage. 1 means 100 percent usage.",
-                [one.pool.used / one.pool.total for one in instances],
-            ),
-            (
-                "vllm:num_preemptions_total",
-                "counter",
-                "Cumulative number of preemption from the engine.",
-                [one.tallies.preemptions for one in instances],
-            ),
-            (
-                "vllm:generation_tokens_total",
-                "counter",
-                "Number of generation tokens processed.",
-                [_gaps(one)[1] + first for one, first in zip(instances, first_tokens, strict=True)],
-            ),
-        )
-        for name, kind, about, shown in gauges:
-            yield from _about(name, kind, about)
-            for instance, value in zip(instances, shown, strict=True):
-                yield _line(name, self._labels(instance), value)
+        gaps = [gaps_of(one) for one in instances]
+        for figure in INSTANCE_FIGURES:
+            yield from about(figure.sample, figure.kind, figure.help)
+            for instance in instances:
+                yield _line(figure.sample, self._labels(instance), figure.of(instance))
+        generated = f"{GENERATED[0]}_total"
+        yield from about(generated, "counter", GENERATED[1])
+        for instance, (counts, _), first in zip(instances, gaps, first_tokens, strict=True):
+            yield _line(generated, self._labels(instance), whole_sum(counts) + first)
         yield from self._config(cluster)
-        yield from _about(GAPS.name, "histogram", GAPS.help)
-        for instance in instances:
-            counts, _, total_us = _gaps(instance)
+        yield from about(GAPS.name, "histogram", GAPS.help)
+        for instance, (counts, total_us) in zip(instances, gaps, strict=True):
             yield from _histogram(GAPS.name, self._labels(instance), GAPS.buckets_s, counts, total_us / US_PER_S)
         told = ""
         for place, family in enumerate(FAMILIES):
             if family.name != told:
                 told = family.name
                 name = f"{family.name}_total" if family.counts else family.name
-                yield from _about(name, "counter" if family.counts else "histogram", family.help)
+                yield from about(name, "counter" if family.counts else "histogram", family.help)
             for instance in instances:
                 yield from self._series(family, instance, sums[instance.index][place])
 
@@ -146,7 +130,7 @@ class Metrics:
 
     def _config(self, cluster: Cluster) -> Iterator[str]:
         """Iterate over the settings of the KV cache; vLLM's count includes a block that no request gets."""
-        yield from _about("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
+        yield from about("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig")
         for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
             labels = {
                 "block_size": str(pool.engine.block_size_tokens),
@@ -162,17 +146,6 @@ class Metrics:
             yield _line(f"{family.name}_total", labels, one.total)
         else:
             yield from _histogram(family.name, labels, one.ends, one.counts, one.total / family.scale())
-
-
-def _gaps(instance: Instance) -> tuple[list[int], int, int]:
-    """Return inter-token gaps: count per bucket, total count, and their sum in microseconds."""
-    counts, number, total = [0] * (len(_GAP_ENDS_US) + 1), 0, 0
-    for gap, count in instance.tallies.itl_us.items():
-        seen = gap + instance.latency.output_token_overhead_us
-        counts[bisect_left(_GAP_ENDS_US, seen)] += count
-        number += count
-        total += seen * count
-    return counts, number, total
 
 
 def _row(request: Request, instance: Instance) -> RequestNumbers:
@@ -201,11 +174,6 @@ def _row(request: Request, instance: Instance) -> RequestNumbers:
     )
 
 
-def _about(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {name} {text}\n"
-    yield f"# TYPE {name} {kind}\n"
-
-
 def _histogram(
     name: str, labels: Mapping[str, str], ends: Sequence[float], counts: Sequence[int], total: float
 ) -> Iterator[str]:
@@ -218,9 +186,4 @@ def _histogram(
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    shown = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
-    return f"{name}{{{shown}}} {float(value)!r}\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f"{series_name(name, labels)} {float(value)!r}\n"

@@ -39,7 +39,7 @@ from blis_tui.spec.yaml_text import yaml_text
 from blis_tui.workload.arrivals import weibull_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.live.traffic.opening import RequestTiming
@@ -164,7 +164,7 @@ def fit(
         "metadata": {"name": name, "description": f"Like {plural(len(ledger), 'request')} of {about}."},
         **load,
         "clients": [
-            *(_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)),
+            *(_kind_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)),
             *(_session_data(one, client, ledger) for one, client in zip(talks, told, strict=True)),
         ],
     }
@@ -298,18 +298,26 @@ def _session_data(talks: SessionGroup, fitted: FittedClient, ledger: Ledger) -> 
     session["history"] = "full" if talks.history else "none"
     if not talks.answered(ledger):
         session["pacing"] = "clock"
+    beside = fitted.beside.data("dropped" if talks.dropped else "kept") if fitted.beside else {}
+    return _client_data(talks, fitted, fitted.starts or 1, {"session": session, **beside})
+
+
+def _kind_data(kind: Kind, fitted: FittedClient) -> Json:
+    return _client_data(kind, fitted, fitted.requests, fitted.beside.data() if fitted.beside else {})
+
+
+def _client_data(of: Kind | SessionGroup, fitted: FittedClient, share: int, more: Mapping[str, Json]) -> Json:
     data: dict[str, Json] = {
         "id": fitted.id,
-        "share": fitted.starts or 1,
+        "share": share,
         "arrivals": fitted.arrivals.data,
         "input_tokens": fitted.input_tokens.data,
         "output_tokens": fitted.output_tokens.data,
-        "session": session,
-        **(fitted.beside.data("dropped" if talks.dropped else "kept") if fitted.beside else {}),
+        **more,
     }
-    if talks.prefix is not None:
-        data["prefix"] = {"group": talks.prefix.group, "tokens": talks.prefix.tokens}
-    told = {"slo_class": talks.slo_class, "tenant": talks.tenant, "model": talks.model}
+    if of.prefix is not None:
+        data["prefix"] = {"group": of.prefix.group, "tokens": of.prefix.tokens}
+    told = {"slo_class": of.slo_class, "tenant": of.tenant, "model": of.model}
     return {**data, **{key: value for key, value in told.items() if value}}
 
 
@@ -339,21 +347,6 @@ def _turns(ledger: Ledger) -> list[int]:
         if ledger.sessions.values[code]:
             counts[code] = counts.get(code, 0) + 1
     return list(counts.values())
-
-
-def _data(kind: Kind, fitted: FittedClient) -> Json:
-    data: dict[str, Json] = {
-        "id": fitted.id,
-        "share": fitted.requests,
-        "arrivals": fitted.arrivals.data,
-        "input_tokens": fitted.input_tokens.data,
-        "output_tokens": fitted.output_tokens.data,
-        **(fitted.beside.data() if fitted.beside else {}),
-    }
-    if kind.prefix is not None:
-        data["prefix"] = {"group": kind.prefix.group, "tokens": kind.prefix.tokens}
-    told = {"slo_class": kind.slo_class, "tenant": kind.tenant, "model": kind.model}
-    return {**data, **{key: value for key, value in told.items() if value}}
 
 
 def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:

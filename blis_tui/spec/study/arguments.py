@@ -60,7 +60,7 @@ def study_of_arguments(
     given: list[str] = []
     priced: list[str] = []
     for text in axes:
-        _take(text, parse_axis, found, lambda one: _add_axis(document, one, given))
+        _take(text, parse_axis, found, lambda one: _add_named(document, "axes", one, given))
     for text in slos:
         _take(text, parse_bound, found, lambda one: _add_entry(document, "constraints", one))
     for text in objectives:
@@ -68,7 +68,7 @@ def study_of_arguments(
     if price_table is not None:
         _take(price_table, _rows_of, found, lambda rows: _add_table(document, rows))
     for text in prices:
-        _take(text, parse_price, found, lambda one: _add_price(document, one, priced))
+        _take(text, parse_price, found, lambda one: _add_named(document, "prices", one, priced))
     if seeds:
         _take(seeds, parse_seeds, found, lambda one: document.graft(("seeds",), one))
     if case is not None:
@@ -85,14 +85,19 @@ def _take(given: _G, parser: Callable[[_G], _T], found: list[Diagnostic], use: C
         found += error.diagnostics
 
 
-def _add_axis(document: Document, axis: tuple[str, Document], given: list[str]) -> None:
-    path, values = axis
-    if path in given:
-        raise SpecError([located("BLIS2062", f"`{path}` is the path of two axes", values.keys[()])])
-    given.append(path)
-    if not isinstance(document.get("axes"), dict):
-        as_map(document.data)["axes"] = {}
-    document.graft(("axes", path), values)
+_TWICE: Final = {"axes": ("BLIS2062", "is the path of two axes"), "prices": ("BLIS1009", "has two prices")}
+"""Code and message if an argument names the same entry of a map as an earlier one."""
+
+
+def _add_named(document: Document, key: str, named: tuple[str, Document], given: list[str]) -> None:
+    name, value = named
+    if name in given:
+        code, message = _TWICE[key]
+        raise SpecError([located(code, f"`{name}` {message}", value.keys[()])])
+    given.append(name)
+    if not isinstance(document.get(key), dict):
+        as_map(document.data)[key] = {}
+    document.graft((key, name), value)
 
 
 def _add_entry(document: Document, key: str, entry: Document) -> None:
@@ -100,16 +105,6 @@ def _add_entry(document: Document, key: str, entry: Document) -> None:
     as_map(document.data)[key] = entries
     entries.append(None)
     document.graft((key, len(entries) - 1), entry)
-
-
-def _add_price(document: Document, price: tuple[str, Document], given: list[str]) -> None:
-    name, value = price
-    if name in given:
-        raise SpecError([located("BLIS1009", f"`{name}` has two prices", value.keys[()])])
-    given.append(name)
-    if not isinstance(document.get("prices"), dict):
-        as_map(document.data)["prices"] = {}
-    document.graft(("prices", name), value)
 
 
 def _rows_of(table: Document) -> dict[str, Document]:

@@ -26,15 +26,17 @@ from blis_tui.study.planning.answer import (
     INSTANCES,
     USUAL_CONFIDENCE,
     Candidate,
+    MoreProcesses,
     OtherEstimate,
     Plan,
     Question,
     Trial,
+    busy_processes,
+    more_processes,
     run_experiment,
 )
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
 from blis_tui.study.planning.search import (
     failure_reason,
 )

@@ -11,6 +11,7 @@ from textual.content import Content
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, filled, percent_text, plural, span_text
 from blis_tui.cluster.stages import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.debugger.why.lifespans import AGAIN, LOST, PREEMPTION, STAGES
 from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.tui.drawing.lines import fact
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import InstanceSnapshot
     from blis_tui.debugger.event_store import EventStore, RequestEvent
-    from blis_tui.debugger.why.lifespans import RequestLife, Span
+    from blis_tui.debugger.why.lifespans import RequestLife, Span, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +40,30 @@ class GlyphStyle:
 PHASE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
         "in-transit": GlyphStyle("→", "on the way", "$text-muted"),
-        "waiting": GlyphStyle("○", "waiting", "$warning"),
-        "prefill": GlyphStyle("◐", "prefill", "$secondary"),
-        "decode": GlyphStyle("●", "decode", "$primary"),
+        "waiting": GlyphStyle("○", "waiting", STAGES["wait"].style),
+        "prefill": GlyphStyle("◐", "prefill", STAGES["prefill"].style),
+        "decode": GlyphStyle("●", "decode", STAGES["decode"].style),
         "stalled": GlyphStyle("◌", "stalled", "$warning"),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """The display of an instance that is not active."""
-
-    sign: str
-    word: str
-    style: str
-
-
-STAGES: Final[Mapping[str, Stage]] = MappingProxyType(
+"""Looks of the phases of live requests, where a list shows each with a glyph."""
+STATE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        SCHEDULING: Stage("◌", "waiting for a node", "$accent"),
-        LOADING: Stage("◔", "loading", "$accent"),
-        WARMING: Stage("◑", "warming up", "$success"),
-        DRAINING: Stage("↓", "draining", "$warning"),
-        FAILED: Stage("✕", "failed", "$error"),
-        TERMINATED: Stage("-", "gone", "$text-muted"),
+        SCHEDULING: GlyphStyle("◌", "waiting for a node", "$accent"),
+        LOADING: GlyphStyle("◔", "loading", "$accent"),
+        WARMING: GlyphStyle("◑", "warming up", "$success"),
+        DRAINING: GlyphStyle("↓", "draining", "$warning"),
+        FAILED: GlyphStyle("✕", "failed", "$error"),
+        TERMINATED: GlyphStyle("-", "gone", "$text-muted"),
     }
 )
-"""Shown instead of the bar for every stage other than active."""
+"""Looks of instances that are not active, shown instead of their bars."""
 
 
-def stage_of(one: InstanceSnapshot) -> list[Content]:
-    """Return the stage of an instance that is not active."""
-    stage = STAGES.get(one.life)
-    return [] if stage is None else [Content.styled(f"{stage.sign} {stage.word}", stage.style)]
+def state_of(one: InstanceSnapshot) -> list[Content]:
+    """Return the state of an instance that is not active."""
+    look = STATE_STYLES.get(one.life)
+    return [] if look is None else [Content.styled(look.label, look.style)]
 
 
 def name_of(one: InstanceSnapshot) -> str:
@@ -112,27 +103,6 @@ _ENDERS: Final = (
 )
 """What ends an interval other than work; of several entries in one event, the first of these is the most informative.
 """
-LOST: Final = "lost"
-AGAIN: Final = "again"
-"""Name of a wait after a preemption; other intervals have the names of ``Span.what``."""
-
-INTERVAL_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
-    {
-        "admission": GlyphStyle("·", "admission", "$text-muted"),
-        "deferral": GlyphStyle("∙", "deferred", "$warning"),
-        "gateway": GlyphStyle("┆", "gateway", "$warning"),
-        "routing": GlyphStyle("·", "routing", "$text-muted"),
-        "stranded": GlyphStyle("¦", "stranded", "$warning"),
-        "intake": GlyphStyle("·", "enqueue", "$text-muted"),
-        "wait": GlyphStyle("░", "queue", PHASE_STYLES["waiting"].style),
-        "planned": GlyphStyle("▹", "planned", "$text-muted"),
-        "prefill": GlyphStyle("▒", "prefill", PHASE_STYLES["prefill"].style),
-        "transfer": GlyphStyle("→", "transfer", "$accent"),
-        "decode": GlyphStyle("█", "decode", PHASE_STYLES["decode"].style),
-        AGAIN: GlyphStyle("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross)
-    }
-)
-"""Look of each kind of interval: the glyph fills the bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +110,7 @@ class LifeInterval:
     """An interval of a life.
 
     Attributes:
-        what: a key of ``INTERVAL_STYLES``.
+        what: the name of its stage.
         start_us: its start.
         end_us: its end, or the end of what is known.
         event: the event at which it began.
@@ -167,9 +137,9 @@ class LifeInterval:
         return self.end_us - self.start_us
 
     @property
-    def look(self) -> GlyphStyle:
-        """Its look."""
-        return INTERVAL_STYLES[self.what]
+    def look(self) -> Stage:
+        """Its stage, which has its look."""
+        return STAGES[self.what]
 
 
 def life_intervals(life: RequestLife, tape: EventStore) -> tuple[LifeInterval, ...]:
@@ -180,7 +150,7 @@ def life_intervals(life: RequestLife, tape: EventStore) -> tuple[LifeInterval, .
         end = None if span.open else _ending_entry(life, span, spans[at + 1] if at + 1 < len(spans) else None)
         found.append(
             LifeInterval(
-                what=AGAIN if span.what == "wait" and span.again else span.what,
+                what=AGAIN.name if span.what == "wait" and span.again else span.what,
                 start_us=span.start_us,
                 end_us=span.end_us,
                 event=span.first,
@@ -306,23 +276,22 @@ def legend(parts: Iterable[LifeInterval]) -> list[Content]:
     for one in parts:
         look = one.look
         found.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
-    styles = {look.glyph: look.style for look in INTERVAL_STYLES.values()}
+    styles = {look.glyph: look.style for look in STAGES.values()}
     return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in found.items()]
 
 
 def totals(parts: Iterable[LifeInterval]) -> dict[str, int]:
     """Return the total length of each kind of interval in microseconds; lost work is a separate kind."""
-    found = dict.fromkeys((*INTERVAL_STYLES, LOST), 0)
+    ordinary = [name for name, stage in STAGES.items() if stage.group != PREEMPTION]
+    found = dict.fromkeys((*ordinary, AGAIN.name, LOST.name), 0)
     for one in parts:
-        found[LOST if one.lost else one.what] += one.duration_us
+        found[LOST.name if one.lost else one.what] += one.duration_us
     return {what: us for what, us in found.items() if us}
 
 
 def sum_text(us: Mapping[str, int], rest: int = 0) -> str:
     """Return the composition of a latency: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
-    pieces = [
-        f"{'lost work' if what == LOST else INTERVAL_STYLES[what].word} {span_text(part)}" for what, part in us.items()
-    ]
+    pieces = [f"{STAGES[what].word} {span_text(part)}" for what, part in us.items()]
     if rest > 0:
         pieces.append(f"client {span_text(rest)}")
     return " + ".join(pieces)

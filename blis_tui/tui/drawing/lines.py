@@ -239,9 +239,9 @@ def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
     return error.diagnostics if isinstance(error, SpecError | TraceError) else ()
 
 
-def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN, width: int = 0) -> Content:
+def diagnostics_text(diagnostics: Sequence[Diagnostic], *, width: int = 0) -> Content:
     """Return all diagnostics in colours; sentences are wrapped to ``width``, 0 = not wrapped."""
-    return problem_text(render_text(diagnostics, limit=limit), width)
+    return problem_text(render_text(diagnostics, limit=MAX_SHOWN), width)
 
 
 def problem_text(text: str, width: int = 0) -> Content:

@@ -13,6 +13,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, span_text, time_text
 from blis_tui.debugger.state import SPAN, TIME, differences
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
+from blis_tui.debugger.why.lifespans import STAGES
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
 from blis_tui.tui.drawing.lines import Line, flow, line, remark, shorten, with_hanging_indent
@@ -31,8 +32,8 @@ GROUP_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
         "lost": GlyphStyle("✗", "lost", "$error"),
         "done": GlyphStyle("✓", "done", "$success"),
         "moved": GlyphStyle("→", "moved", ""),
-        "decode": GlyphStyle("●", "decode", "$primary"),
-        "queue": GlyphStyle("○", "queue and batch", "$warning"),
+        "decode": PHASE_STYLES["decode"],
+        "queue": GlyphStyle("○", "queue and batch", STAGES["wait"].style),
         "KV cache": GlyphStyle("≡", "KV cache", "$primary"),
         "counters": GlyphStyle("#", "counters", "$text-muted"),
         "details": GlyphStyle("·", "requests in detail", "$text-muted"),

@@ -20,6 +20,7 @@ from blis_tui.base.text import cut
 from blis_tui.base.units import count_text, filled, plural, span_text, time_text
 from blis_tui.debugger.state import settles
 from blis_tui.debugger.why.explanation import Subject, event_ref
+from blis_tui.debugger.why.lifespans import AGAIN
 from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
 from blis_tui.tui.actions import named, shown_key
@@ -50,8 +51,6 @@ BEFORE_HERE: Final = "▷"
 BREAKPOINT: Final = "●"
 CURSOR: Final = "▸"
 """Marks the cursor for readers without colours, except at the position."""
-PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, not a letter)
-"""Prefix of the number of preempted requests in a narrow line; ``+`` joined the batch, ``✓`` are done."""
 PLANNED: Final = "→"
 """Prefix of such changes in a narrow line that the event plans for the following step."""
 START: Final = "start: nothing has happened yet"
@@ -126,7 +125,7 @@ class _Plan:
         """Return whom it preempts and schedules."""
         parts = []
         if self._preempts:
-            parts.append(Run(f"preempts {_some(self._preempts)}", "error"))
+            parts.append(Run(f"preempts {_some(self._preempts)}", AGAIN.tone))
         if self._schedules:
             parts.append(Run(f"schedules {_some(self._schedules)} ({plural(self._new_tokens, 'prompt token')})"))
         return tuple(
@@ -146,9 +145,9 @@ class _Plan:
         return self._preempts, self._schedules
 
     def _signed(self, head: str, preempted: str, scheduled: str) -> tuple[Run, ...]:
-        parts = [PREEMPTED + preempted] * bool(self._preempts)
+        parts = [AGAIN.sign + preempted] * bool(self._preempts)
         parts += [described("arrived").sign + scheduled] * bool(self._schedules)
-        return (Run(head + " ".join(parts), "error" if self._preempts else ""),) if parts else ()
+        return (Run(head + " ".join(parts), AGAIN.tone if self._preempts else ""),) if parts else ()
 
 
 def _some(names: Sequence[str]) -> str:
@@ -176,7 +175,7 @@ def _duration(step: StepRow) -> str:
 
 def _changes(step: StepRow) -> tuple[Run, ...]:
     changes = (
-        (step.preempted, f"{step.preempted} preempted", "error"),
+        (step.preempted, f"{step.preempted} {AGAIN.word}", AGAIN.tone),
         (step.admitted, f"{step.admitted} scheduled", ""),
         (step.first_tokens, plural(step.first_tokens, "first token"), "secondary"),
         (step.completed, f"{step.completed} completed", "success"),
@@ -188,7 +187,7 @@ def _changes(step: StepRow) -> tuple[Run, ...]:
 def _signs(step: StepRow, plan: _Plan | None) -> tuple[Run, ...]:
     """Return a step's changes as signs with counts, those that it plans, then its work."""
     changes = (
-        (step.preempted, PREEMPTED, "error"),
+        (step.preempted, AGAIN.sign, AGAIN.tone),
         (step.admitted, described("arrived").sign, ""),
         (step.completed, described("completed").sign, "success"),
         (step.stalled, described("queued").sign, "warning"),

@@ -15,7 +15,8 @@ from blis_tui.base.units import bar_text, bytes_text, count_text, percent_text, 
 from blis_tui.cluster.records import ScalingDecided
 from blis_tui.cluster.stages import ACTIVE, TERMINATED
 from blis_tui.debugger.why.explanation import event_ref, instance_ref, request_ref
-from blis_tui.tui.drawing.life_line import STAGES, name_of, rank_of, running_of, stage_of
+from blis_tui.debugger.why.lifespans import AGAIN
+from blis_tui.tui.drawing.life_line import STATE_STYLES, name_of, rank_of, running_of, state_of
 from blis_tui.tui.drawing.lines import (
     BLANK,
     Cell,
@@ -236,9 +237,9 @@ def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
 
 
 def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
-    stage = STAGES.get(one.life)
+    stage = STATE_STYLES.get(one.life)
     if stage is not None:
-        return stage.sign, stage.style
+        return stage.glyph, stage.style
     high = level(one, measure, top)
     if not high:
         return _NONE, "$text-muted"
@@ -286,8 +287,8 @@ def _stages(instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
     """Return the number of instances in each lifecycle stage; empty if all are active."""
     counts = Counter(one.life for one in instances)
     items = [
-        Content.assemble((f"{stage.sign} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
-        for life, stage in STAGES.items()
+        Content.assemble((f"{stage.glyph} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
+        for life, stage in STATE_STYLES.items()
         if counts[life]
     ]
     if not items:
@@ -349,12 +350,12 @@ def _selected(view: View, width: int) -> list[Line]:
         return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
     facts = [
         Content.styled(name_of(one), "bold"),
-        *stage_of(one),
+        *state_of(one),
         fact("load", count_text(load_of(one))),
         fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
         fact("running", running_of(one)),
         kv_bar(one),
-        fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),
+        fact("preemptions", count_text(one.preemptions), AGAIN.style if one.preemptions else ""),
         *rank_of(one),
     ]
     return [line(row) for row in flow(facts, width)]

@@ -12,8 +12,8 @@ from blis_tui.base.units import bar_text, count_text, percent_text, plural, span
 from blis_tui.cluster.stages import CANDIDATES
 from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import instance_ref, request_ref
-from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.tui.drawing.life_line import INTERVAL_STYLES, PHASE_STYLES, STAGES, name_of, rank_of, running_of, stage_of
+from blis_tui.debugger.why.lifespans import AGAIN, STAGES, read_life
+from blis_tui.tui.drawing.life_line import PHASE_STYLES, STATE_STYLES, name_of, rank_of, running_of, state_of
 from blis_tui.tui.drawing.lines import (
     BLANK,
     Column,
@@ -112,7 +112,7 @@ def _card(view: View, instance: int | None, width: int) -> list[Line]:
 
 def _figures(instance: InstanceSnapshot) -> list[Content]:
     return [
-        *stage_of(instance),
+        *state_of(instance),
         fact("step", count_text(instance.steps)),
         fact("running", running_of(instance)),
         fact("waiting", *_waiting(instance)),
@@ -132,12 +132,12 @@ def _pipeline(instance: InstanceSnapshot) -> list[Content]:
     return [fact("batches", f"{len(pipeline.batches)} of {pipeline.places}"), fact("bubble", share)]
 
 
-def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
+def kv_bar(instance: InstanceSnapshot) -> Content:
     """Return how full the KV cache is: ``KV ██████░░ 71 %``."""
     used, total = instance.kv.used_blocks, instance.kv.total_blocks
     style = "$warning" if used * 100 >= total * NEARLY_FULL else "$primary"
     return Content.assemble(
-        ("KV ", "$text-muted"), (bar_text(used, total, cells), style), f" {percent_text(used, total)}"
+        ("KV ", "$text-muted"), (bar_text(used, total, _KV_BAR), style), f" {percent_text(used, total)}"
     )
 
 
@@ -152,8 +152,8 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
         note = "" if busy else _rests(ends_us, instance)
-        if instance.life in STAGES:
-            note = STAGES[instance.life].word
+        if instance.life in STATE_STYLES:
+            note = STATE_STYLES[instance.life].word
         lines += [BLANK, heading(name_of(instance), note, width)]
         if busy:
             lines += _requests(view, instance, width, room)[1:]
@@ -186,7 +186,7 @@ def _waiting(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
 
 
 def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
-    return (count_text(one.preemptions), "$error" if one.preemptions else "")
+    return (count_text(one.preemptions), AGAIN.style if one.preemptions else "")
 
 
 # ---- requests ----
@@ -199,7 +199,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
         over = moment.at_end and not moment.failure and moment.settled == moment.event
         hint = "The run is over." if over else "The next request starts a step."
         if instance.life not in CANDIDATES:
-            hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
+            hint = f"{STATE_STYLES[instance.life].word.capitalize()}: it receives no requests."
         return [BLANK, *(line(row) for row in words(f"{_rests(_steps_under_way(view), instance)}. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
@@ -278,12 +278,12 @@ def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bo
     if ranked:
         columns.append(Column("priority", 8, lambda one, _: str(one.request.priority), right=True, rank=2))
     if again:
-        columns.append(Column("preempted", 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+        columns.append(Column(AGAIN.word, 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
     return columns
 
 
 def _times(count: int) -> Part:
-    return (f"{count} times" if count > 1 else "once", "$error") if count else ""
+    return (f"{count} times" if count > 1 else "once", AGAIN.style) if count else ""
 
 
 def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
@@ -332,7 +332,7 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
     if step:
         columns.append(Column("in step", 7, _tokens, right=True, rank=1))
     if again:
-        columns.append(Column("preempted", 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+        columns.append(Column(AGAIN.word, 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
     return columns
 
 
@@ -401,7 +401,7 @@ def _stage(view: View, request: RequestSnapshot) -> Part:
     life = read_life(view.tape, request.request_id, view.moment.event, view.moment.settled)
     if life is None or not life.spans:
         return ""
-    look = INTERVAL_STYLES[life.spans[-1].what]
+    look = STAGES[life.spans[-1].what]
     return (look.word, look.style)
 
 
@@ -450,17 +450,17 @@ def _schedule(step: StepFinished, budget: int) -> list[Content]:
     prefill = sum(chunk.new_tokens for chunk in step.chunks)
     tokens: list[str | tuple[str, str]] = []
     if prefill:
-        tokens += [(count_text(prefill), "$secondary"), " prefill"]
+        tokens += [(count_text(prefill), STAGES["prefill"].style), " prefill"]
     if prefill and step.decode_requests:
         tokens.append(" + ")
     if step.decode_requests:
-        tokens += [(count_text(step.decode_requests), "$primary"), " decode"]
+        tokens += [(count_text(step.decode_requests), STAGES["decode"].style), " decode"]
     if not tokens:
         tokens = ["no"]
     return [
         *_named("scheduled", step.admitted, "$success"),
-        *_named("preempted", step.preempted, "$error"),
-        *_named("stalled", step.stalled, "$warning"),
+        *_named(AGAIN.word, step.preempted, AGAIN.style),
+        *_named("stalled", step.stalled, PHASE_STYLES["stalled"].style),
         Content.assemble(*tokens, f" tokens of {count_text(budget)}"),
     ]
 

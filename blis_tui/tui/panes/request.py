@@ -10,7 +10,7 @@ from textual.content import Content
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
 from blis_tui.debugger.why.explanation import event_ref, request_ref
-from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.lifespans import AGAIN, read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.debugger.why.request_content import media_text
 from blis_tui.engine.records import described
@@ -140,7 +140,7 @@ def _facts(view: View, known: RequestLife, now: RequestLife | None) -> list[Cont
         facts += _standing(live)
     facts += _reasoning(view.tape, now, live)
     if now.preemptions:
-        facts.append(fact("preempted", plural(len(now.preemptions), "time"), "$error"))
+        facts.append(fact(AGAIN.word, plural(len(now.preemptions), "time"), AGAIN.style))
     if now.restarts:
         facts.append(fact("started again", plural(len(now.restarts), "time"), "$warning"))
     return facts
@@ -336,7 +336,7 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         life = read_life(view.tape, one.name, view.moment.event, view.moment.settled)
         preemptions = 0 if life is None else len(life.preemptions)
         if preemptions and not counts:
-            parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
+            parts.append((f"  {AGAIN.sign} {plural(preemptions, 'preemption')}", AGAIN.style))
         lines.append(line(Content.assemble(*parts), subject=request_ref(one.name), tip="enter: open; ?: why"))
     again = shown_key(named("look.rank").keys[0])
     keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric"}

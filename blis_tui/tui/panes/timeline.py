@@ -11,6 +11,7 @@ from textual.reactive import reactive
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import count_text, plural, span_text, time_text
 from blis_tui.debugger.why.explanation import Subject, event_ref
+from blis_tui.debugger.why.lifespans import AGAIN
 from blis_tui.results.conditions.breakpoints import Reaches
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.lines import cells_text, shorten
@@ -151,13 +152,12 @@ CHOICES: Final[tuple[Series, ...]] = (
 POSITION: Final = "▲"
 CHECKPOINT: Final = "·"
 BREAKPOINT: Final = "●"
-PREEMPTION: Final = "×"  # noqa: RUF001  (a cross, not a letter)
 LOSS: Final = "!"
 FRONTIER: Final = "┤"
 _TICK: Final = "▏"
 _COLOURS: Final = {
     LOSS: "$error",
-    PREEMPTION: "$error",
+    AGAIN.sign: AGAIN.style,
     BREAKPOINT: "$warning",
     FRONTIER: "$text-muted",
     CHECKPOINT: "$text-muted",
@@ -307,7 +307,7 @@ def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]
     return (
         (CHECKPOINT, [scale.cell(tape.time_us(event)) for event in view.checkpoints if event <= len(tape)]),
         (FRONTIER, [scale.cell(known_until(view))] if view.moment.frontier else []),
-        (PREEMPTION, [cell for cell, bucket in places if bucket.preemptions]),
+        (AGAIN.sign, [cell for cell, bucket in places if bucket.preemptions]),
         (LOSS, [cell for cell, bucket in places if bucket.losses]),
         (BREAKPOINT, [scale.cell(time) for time in break_times_us(view) if time < scale.end_us]),
     )

@@ -23,7 +23,6 @@ _COLUMNS: Final = {"arrival": "TIMESTAMP", "input_tokens": "ContextTokens", "out
 @TRACES.plugin(
     "azure", "The public Azure LLM inference traces of 2023 and 2024: TIMESTAMP, ContextTokens, GeneratedTokens."
 )
-def azure(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def azure(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """The columns are those of the format, unless the workload names others."""
-    del settings, problems
     return read(text, {**_COLUMNS, **trace.columns}, trace.time_unit, limit=trace.limit)

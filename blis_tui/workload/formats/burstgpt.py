@@ -30,9 +30,8 @@ _FAILED: Final = ("0", "0.0")
 @TRACES.plugin(
     "burstgpt", "BurstGPT: CSV with Timestamp, Request tokens, Response tokens; failed requests are left out."
 )
-def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """Arrivals count from the first request; the models that originally served the requests are ignored."""
-    del settings, problems
     given = {**_COLUMNS, **trace.columns}
     unit = trace.time_unit or "s"
     return read(text, given, unit, limit=trace.limit, adjust=_answered, dropped="without an answer", from_first=True)

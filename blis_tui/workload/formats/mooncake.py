@@ -29,9 +29,8 @@ _SEVERAL: Final = -2
 
 
 @TRACES.plugin("mooncake", "Mooncake: JSON lines with timestamp, input_length, output_length and hash_ids.")
-def mooncake(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def mooncake(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """Prompts share the blocks with common ids; other keys are ignored."""
-    del settings
     csv_only(trace, problems)
     arrivals, inputs, outputs = array("q"), array("q"), array("q")
     blocks = _Blocks()

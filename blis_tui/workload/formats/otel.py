@@ -39,9 +39,8 @@ _ENDS: Final = ("endTimeUnixNano", "end_time")
 @TRACES.plugin(
     "otel", "OpenTelemetry GenAI spans (OTLP JSON or JSON lines) with gen_ai.usage.input_tokens and output_tokens."
 )
-def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """Requests arrive when their spans start, counted from the earliest; the calls of a conversation form a session."""
-    del settings
     csv_only(trace, problems)
     starts: list[int] = []
     inputs, outputs = array("q"), array("q")

@@ -30,9 +30,8 @@ _OTHERS: Final = {
 
 
 @TRACES.plugin("requests", "CSV with a header, whose columns are known by their names or named in `columns`.")
-def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """The meaning of each column follows from its name or from the workload."""
-    del settings
     head = text.head()
     if head[:1] in ("{", "["):
         found = next((name for mark, name in _OTHERS.items() if mark in head), None)

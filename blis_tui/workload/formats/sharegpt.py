@@ -33,9 +33,8 @@ _TEXTS: Final = ("value", "content")
 @TRACES.plugin(
     "sharegpt", "Conversations (JSON or JSON lines): first message and answer, four bytes a token; needs `rate_per_s`."
 )
-def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """The file has no arrival times."""
-    del settings
     csv_only(trace, problems)
     whole = trace.pacing == "answers"
     inputs, outputs, rounds = array("q"), array("q"), array("q")

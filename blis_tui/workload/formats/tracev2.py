@@ -55,9 +55,8 @@ _COLUMNS: Final = {
 
 
 @TRACES.plugin("tracev2", "TraceV2 of BLIS: CSV with 27 columns, from request_id to finish_reason.")
-def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """Requests arrive when they were sent; the server's prompt length takes precedence over the client's."""
-    del settings
     header = text.head().partition("\n")[0]
     if header.startswith("trace_version"):
         problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")

@@ -30,9 +30,8 @@ _MOST_PER_S: Final = 10**6
 @TRACES.plugin(
     "vllm-bench", "The result of `vllm bench serve --save-detailed`: JSON with start_times, input_lens, output_lens."
 )
-def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
+def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """Arrivals count from the first request; failed requests are left out. Without times it needs ``rate_per_s``."""
-    del settings
     csv_only(trace, problems)
     document = json_document(text)
     if not isinstance(document, dict):

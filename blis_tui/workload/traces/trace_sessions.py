@@ -184,9 +184,8 @@ class _SingleRequests:
         self._announced += 1
         return gap
 
-    def request(self, index: int, arrival_us: int, user: int) -> Request:
+    def request(self, index: int, arrival_us: int, user: int) -> Request:  # noqa: ARG002  (the protocol's signature)
         """Return the next request."""
-        del arrival_us, user
         request = self._recorded.table.request(self._recorded.alone[self._sent], index)
         self._sent += 1
         return request
@@ -224,9 +223,8 @@ class _SessionRequests:
         self._announced += 1
         return gap
 
-    def begin(self, user: int) -> TracedRun:
+    def begin(self, user: int) -> TracedRun:  # noqa: ARG002  (the protocol's signature)
         """Begin the next session."""
-        del user
         session = self._recorded.sessions[self._begun]
         self._begun += 1
         prompts = [declared_segments(self._recorded.table.request(row)) for row in session.rows]

@@ -36,6 +36,7 @@ from blis_tui.engine.rules.tensorrt_llm import TensorRtLlmBatching
 from blis_tui.engine.rules.vllm import VllmWithCadence
 from blis_tui.engine.sglang.rule import SglangBatching
 from blis_tui.engine.stopped import SchedulingStopped
+from blis_tui.spec.authoring.explain import look_up
 from tests.builders import profiles
 from tests.cluster.fleets import SPLIT
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -383,6 +384,12 @@ def test_texts_have_the_limits() -> None:
     assert all(one.endswith(".") and "  " not in one for one in told)
     assert len(set(told)) == len(told)
     assert not any(re.search("rule says", one) for one in told)
+
+
+def test_a_cause_follows_from_a_key_that_there_is() -> None:
+    keys = [cause.key for cause in stopped.CAUSES.values() if cause.key]
+    assert [".".join(look_up(key)[1][0].path) for key in keys] == keys
+    assert all(cause.advice for cause in stopped.CAUSES.values() if cause.key)
 
 
 def told(debugger: Debugger, name: str, until: int) -> Mapping[int, str]:

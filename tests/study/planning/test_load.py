@@ -8,7 +8,7 @@ import blis_tui
 from blis_tui.base.errors import InputError
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.study.study_records import Point
-from blis_tui.study.planning.run_load import capacity_of, load_of
+from blis_tui.study.planning.configuration import capacity_of, load_of
 from blis_tui.study.study_rows import Row, Value, figures_of
 
 P99 = ("latency.ttft_ms.p99",)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.spec.editor.cursor import Cursor, cursor_at, on_row
+from blis_tui.spec.authoring.cursor import Cursor, cursor_at, on_row
 from blis_tui.spec.read import read_document
 from blis_tui.spec.shipped import shipped_specs
 

@@ -6,7 +6,7 @@ import pytest
 
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
-from blis_tui.spec.editor.fixes import Fix, fixes
+from blis_tui.spec.authoring.fixes import Fix, fixes
 from blis_tui.spec.read import parse
 from blis_tui.spec.validate import validated
 

@@ -1,1 +1,0 @@
-"""What an editor asks about a document while it is being written."""
