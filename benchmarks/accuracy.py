@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, TypedDict
 import blis_tui
 from blis_tui.base.errors import BlisError
 from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
+from blis_tui.model.defaults import SORTING_US
 from blis_tui.results.expected_error import (
     ObservedLoad,
     clients_wait,
@@ -377,9 +378,10 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     """
     if kind == "operators":
         # The clients of the serving runs ask for temperature 0; the others' left it to the model.
-        greedy = {"sampling": "plain"} if run.users else {}
+        # All were of versions that sorted to sample.
+        sampling = {"sampling": "plain"} if run.users else SORTING_US
         engine = "tensorrt-llm" if run.engine == "trtllm" else run.engine
-        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **greedy}
+        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **sampling}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None
@@ -640,9 +642,10 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
         name: [min(getattr(one.engine, name) for one in pools), max(getattr(one.engine, name) for one in pools)]
         for name in ("max_num_batched_tokens", "max_num_seqs")
     }
+    follows = set(host_us("vllm", "", asynchronous=False))  # from the scheduler's settings
     document = {
-        "settings": settings,
-        "varied": sorted({*varied, "expert_parallel"} - {"engine"}),
+        "settings": {name: value for name, value in settings.items() if name not in follows},
+        "varied": sorted({*varied, "expert_parallel"} - {"engine"} - follows),
         "coefficients": {"vllm": "vllm", "trtllm": "tensorrt-llm"},
         "batching": batching,
         "hardware": {one.hardware.name: {name: getattr(one.hardware, name) for name in FIGURES} for one in pools},

@@ -432,8 +432,10 @@ def test_engines_and_sampling_differ_by_their_coefficients() -> None:
     vllm, other = steps(name, "h200", 4), steps(name, "h200", 4, latency__engine="tensorrt-llm")
     assert decoding(other, 16, 1000) < 0.9 * decoding(vllm, 16, 1000)
     plain = steps(name, "h200", 4, latency__sampling="plain")
-    # 128,256 logits of 16 requests are sorted, in 22 us each, and 130 us a step.
-    assert decoding(vllm, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(130 + 16 * 0.17 * 128.256, abs=2)
+    # FlashInfer's kernel, over 128,256 logits of 16 requests; older versions sort them, in 22 us each.
+    assert decoding(vllm, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(100 + 16 * 0.006 * 128.256, abs=2)
+    sorting = steps(name, "h200", 4, **{"policy.batching": {"kind": "vllm-v1", "version": "0.10"}})
+    assert decoding(sorting, 16, 1000) - decoding(plain, 16, 1000) == pytest.approx(130 + 16 * 0.17 * 128.256, abs=2)
 
 
 def test_the_host_between_steps_is_in_each_of_them_and_more_with_more_requests() -> None:
