@@ -5,11 +5,12 @@
     python benchmarks/accuracy.py --data DIR --rows rows.csv       and a line for every run, model and metric
     python benchmarks/accuracy.py --data DIR --write                and write the pages' tables
     python benchmarks/accuracy.py --data DIR --errors              what reports quote: each server left out of the fit
+    python -m benchmarks.accuracy --reproduce                      what ships and can be recomputed without DIR
     python benchmarks/accuracy.py --calibration                    how often those errors hold
     python benchmarks/accuracy.py --calibration --write            and write the page's tables
 
-DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are not part of this repository;
-without them the script does nothing. Each run is simulated under the load it was measured with: stages of Poisson
+DIR holds the measurements: ``training-steps/``, which may not be redistributed, and ``serving-measurements/``, which
+is also in ``benchmarks/data/``. Without them the script does nothing. Each run is simulated under the load it was measured with: stages of Poisson
 arrivals with exact counts and repeated prompts, or users in a closed loop. ``fitted`` is judged on each model with
 coefficients fitted without that model (``benchmarks/leave_one_out.json``). For ``operators``, reports quote the error
 on each server with coefficients fitted without that server (``benchmarks/left_out.json``, from
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, TypedDict
 import blis_tui
 from blis_tui.base.errors import BlisError
 from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
+from blis_tui.model.defaults import SORTING_US, host_us
 from blis_tui.results.expected_error import (
     ObservedLoad,
     clients_wait,
@@ -377,9 +379,10 @@ def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, floa
     """
     if kind == "operators":
         # The clients of the serving runs ask for temperature 0; the others' left it to the model.
-        greedy = {"sampling": "plain"} if run.users else {}
+        # All were of versions that sorted to sample.
+        sampling = {"sampling": "plain"} if run.users else SORTING_US
         engine = "tensorrt-llm" if run.engine == "trtllm" else run.engine
-        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **greedy}
+        return {"kind": kind, "engine": engine, "expert_parallel": run.expert_parallel, **sampling}
     if not kind.startswith("fitted"):
         return {"kind": kind}
     known = left_out.get(run.model) if (run.group, run.model) != ("development", "llama-2-7b-hf") else None
@@ -640,9 +643,10 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
         name: [min(getattr(one.engine, name) for one in pools), max(getattr(one.engine, name) for one in pools)]
         for name in ("max_num_batched_tokens", "max_num_seqs")
     }
+    follows = set(host_us("vllm", "", asynchronous=False))  # from the scheduler's settings
     document = {
-        "settings": settings,
-        "varied": sorted({*varied, "expert_parallel"} - {"engine"}),
+        "settings": {name: value for name, value in settings.items() if name not in follows},
+        "varied": sorted({*varied, "expert_parallel"} - {"engine"} - follows),
         "coefficients": {"vllm": "vllm", "trtllm": "tensorrt-llm"},
         "batching": batching,
         "hardware": {one.hardware.name: {name: getattr(one.hardware, name) for name in FIGURES} for one in pools},
@@ -824,6 +828,7 @@ def main() -> int:
         action="store_true",
         help="write what reports derive from: all runs, each server left out of the fit",
     )
+    parser.add_argument("--reproduce", action="store_true", help="recompute what can be without --data, and compare")
     parser.add_argument("--kinds", nargs="+", default=None, help=f"step-time models (default: {' '.join(KINDS)})")
     parser.add_argument("--groups", nargs="+", default=["development", "training", "serving"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th run of the serving ones")
@@ -836,6 +841,12 @@ def main() -> int:
         if options.write:
             PAGE.write_text(between(PAGE.read_text(), CALIBRATION_BEGIN, calibration(), CALIBRATION_END))
         return 0
+    if options.reproduce:
+        from benchmarks.reproduce import reproduce  # noqa: PLC0415  (it builds on this module)
+
+        text, wrong = reproduce(options.every, options.jobs)
+        sys.stdout.write(text)
+        return 1 if wrong else 0
     if options.data is None:
         parser.error("--data is missing")
     if not (options.data / "training-steps").is_dir():

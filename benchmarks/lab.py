@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import blis_tui
 from blis_tui.base.errors import BlisError
+from blis_tui.model.defaults import SORTING_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ METRICS: Final = ("requests_per_s", "ttft", "tpot", "itl")
 ENGINES: Final = {"trtllm": "tensorrt-llm"}
 CACHED_TEMPLATE: Final = 64
 """Tokens of a chat template that all requests share and the prefix cache holds, where it is longer than a block."""
+FLASHINFER_SINCE: Final = 20
+"""Versions of vLLM before 0.20 sorted logits to sample, whatever their scheduler has in common with a later one."""
 GROUPS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
     "trust": lambda run: run["trust"],
     "GPU": lambda run: run["hardware"],
@@ -83,7 +86,9 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
     engine = {**run["engine_arguments"], "kv_cache_dtype": run["kv_dtype"]}
     if run.get("kv_blocks_at_least"):
         engine["kv_blocks"] = run["kv_blocks_at_least"]
-    sampling = {"sampling": "plain"} if load.get("temperature") == 0 else {}
+    sampling: dict[str, object] = {"sampling": "plain"} if load.get("temperature") == 0 else {}
+    if run["engine"] == "vllm" and int(run["engine_version"].split(".")[1]) < FLASHINFER_SINCE:
+        sampling |= SORTING_US
     asked = lengths(run, folder)
     workload: dict[str, object]
     if load["kind"] in ("closed", "constant-rate"):

@@ -235,7 +235,37 @@ def left_out(key: str) -> str:
     return f"Left out or `auto` = as the engine's server takes it, by GPU memory: {listed}."
 
 
-HOST_US: Final[Mapping[str, float]] = MappingProxyType({"host_us": 1300.0, "host_request_us": 18.0})
-"""What vLLM's host does between steps without asynchronous scheduling, in microseconds: per step and per request in it
-(keys of `operators` step times). In between what was measured: pairs of servers of a performance lab that differ in
-nothing else are 0.65 ms a step apart at 4 users and 5 ms at 256; elsewhere it was 2.4 to 2.9 ms with few requests."""
+_BETWEEN_STEPS_US: Final[Mapping[str, float]] = MappingProxyType({"host_us": 1300.0, "host_request_us": 18.0})
+"""What vLLM's host does between steps without asynchronous scheduling: per step and per request in it. In between what
+was measured: pairs of servers of a performance lab that differ in nothing else are 0.65 ms a step apart at 4 users and
+5 ms at 256; elsewhere it was 2.4 to 2.9 ms with few requests."""
+_FLOOR_US: Final = 2300.0
+"""What vLLM's host takes for a step while the GPU works on the one before. No server that was measured was faster; one
+of Qwen3 0.6B on H100, whose GPU takes 1.6 ms, took 2.4 ms a token."""
+_SYNCHRONOUS_FLOOR_US: Final = 4100.0
+"""The same without asynchronous scheduling. Qwen3 0.6B on A100 took 4.2 ms a token with one user, 1.7B 4.6 (June 2025;
+github.com/tenstorrent/tt-inference-server, issue 340)."""
+SORTING_US: Final[Mapping[str, float]] = MappingProxyType({"sort_step_us": 130.0, "sort_logits_us": 0.17})
+"""Top-p and top-k by sorting the logits, as vLLM did up to 0.19, fitted on servers of 0.15: per step, and per request
+and 1,000 logits."""
+_FLASHINFER_US: Final[Mapping[str, float]] = MappingProxyType({"sort_step_us": 100.0, "sort_logits_us": 0.006})
+"""The same by FlashInfer's kernel, vLLM's default since, and SGLang's. It takes 0.10 ms for 64 rows of 131,072 logits
+and 0.37 ms for 512 by top-p alone, 0.20 and some 0.6 ms by both; sorting took 1.0 and 6.2 (vLLM pull request 40376).
+What is taken here lies between."""
+
+
+def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, float]:
+    """Return what steps take on the host and for sampling, in microseconds, as keys of `operators` step times.
+
+    Args:
+        engine: of the step times, `vllm` or `tensorrt-llm`, of which this is not known: as fitted, it sorts.
+        version: of vLLM's scheduler; empty for others.
+        asynchronous: whether the scheduler works while the GPU does.
+    """
+    if engine != "vllm":
+        return {"host_floor_us": 0.0, **SORTING_US}
+    sampling = SORTING_US if version == "0.10" else _FLASHINFER_US
+    if asynchronous:
+        return {"host_floor_us": _FLOOR_US, **sampling}
+    return {"host_floor_us": _SYNCHRONOUS_FLOOR_US, **_BETWEEN_STEPS_US, **sampling}
+

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.kv.capacity import parameters
-from blis_tui.model.defaults import HOST_US
+from blis_tui.model.defaults import host_us
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -329,8 +329,9 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
     expected = {**known.settings, "engine": known.coefficients[traits.engine], "steps": None}
-    if experiment.policy.batching.settings.get("async_scheduling") is False:
-        expected |= HOST_US  # follows from that setting, which is asked for by itself
+    batching = experiment.policy.batching.settings  # they are asked for by themselves
+    asynchronous = batching.get("async_scheduling") is not False
+    expected |= host_us(known.coefficients[traits.engine], str(batching.get("version", "")), asynchronous=asynchronous)
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
         if name == "steps" and value == 1.0:

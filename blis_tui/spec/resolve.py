@@ -17,7 +17,6 @@ from blis_tui.engine.kv.capacity import kv_capacity
 from blis_tui.model.defaults import (
     CHUNK,
     FEWEST_RUNNING,
-    HOST_US,
     LENGTH,
     MOST_PREFILL_TOKENS,
     SEQS,
@@ -25,6 +24,7 @@ from blis_tui.model.defaults import (
     TOKENS,
     Server,
     default_of,
+    host_us,
     running_requests,
     static_share,
     vllm_limits,
@@ -275,17 +275,14 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
     sampling = latency.get("sampling") or sampling_of(as_map(document.get(*where(document, owner, "model"))))
-    filled: dict[str, Json] = {"tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
-    if _waits_for_host(document, latency):
-        filled |= {key: us for key, us in HOST_US.items() if latency.get(key) is None}
-    return {**latency, **filled}
-
-
-def _waits_for_host(document: Document, latency: dict[str, Json]) -> bool:
-    """Return whether the GPU waits between steps for vLLM's host: without asynchronous scheduling."""
     batching = as_map(document.get("policy", "batching"))
-    synchronous = batching.get("kind") == "vllm-v1" and batching.get("async_scheduling") is False
-    return synchronous and latency.get("engine", "vllm") == "vllm"
+    host: Mapping[str, Json] = host_us(
+        str(latency.get("engine", "vllm")),
+        str(batching.get("version", "")),
+        asynchronous=batching.get("kind") != "vllm-v1" or batching.get("async_scheduling") is not False,
+    )
+    left_out = {key: us for key, us in host.items() if latency.get(key) is None}
+    return {**latency, **left_out, "tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:

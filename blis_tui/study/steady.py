@@ -77,6 +77,10 @@ _SURE_OVERLOADED: Final = 6.0
 _WAIT: Final = 0.1
 """The share of the requests in the system that also wait then. Sessions that come in bursts double by chance, too, and
 a batch that fills grows; but nobody waits there."""
+_SWAMPED: Final = 2.0
+_FEWEST_WAITING: Final = 200
+"""A quick run is overloaded, whatever its bounds say so far, if most of what is in the system waits, and so many more
+requests arrive than leave. A batch that is full cannot serve twice as many, and a burst is not as large as that."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
 KV_FULL: Final = 0.85
@@ -142,6 +146,8 @@ class _Look:
     """Highest share of the KV cache in use."""
     waits: float
     """Share of the requests in the system that are in no batch."""
+    swamped: bool
+    """Whether far more arrives than can be served."""
 
     @property
     def end_s(self) -> float:
@@ -239,12 +245,16 @@ class SteadyRun:
         half, now_us = self._half, self._ticks * self._tick_us
         start_us = max(half * self._tick_us, self._simulation.experiment.warm_up_us)
         span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
-        calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
-        stay_s = mean(self._in_system[half + 1 :] or [0.0]) / calls_per_s
+        arrived = self._arrived[-1] - self._arrived[half]
+        calls_per_s = max(arrived / span_s, 1e-9)
+        there = mean(self._in_system[half + 1 :] or [0.0])
+        stay_s = there / calls_per_s
         if self._started[-1]:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         estimates = [(bound, lasting(bound.estimate(start_us, now_us), stay_s / span_s)) for bound in self._bounds]
         nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
+        waiting = mean(self._waiting[half + 1 :] or [0.0])
+        left = arrived - (self._in_system[-1] - self._in_system[half])
         return _Look(
             start_us=start_us,
             end_us=now_us,
@@ -258,7 +268,8 @@ class SteadyRun:
             calls_per_s=calls_per_s,
             stay_s=stay_s,
             kv=max(self._kv[half + 1 :], default=0.0),
-            waits=mean(self._waiting[half + 1 :] or [0.0]) / max(mean(self._in_system[half + 1 :] or [0.0]), 1.0),
+            waits=waiting / max(there, 1.0),
+            swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
         )
 
     def _early(self, found: _Look) -> tuple[Verdict | Literal[""], str]:
@@ -285,6 +296,8 @@ class SteadyRun:
         grows = found.grows.growth > (_GROWS if extended else _SETTLED) and found.grows.z > _SURE_GROWS
         if found.z > _SURE_AT_CAP:
             return "fails", found.nearest.sentence(found.share)
+        if self._asked.kind == "quick" and found.swamped:
+            return "fails", _growth_text(found)
         if self._asked.kind != "long":
             return "not known" if found.z > 0 else "holds", found.nearest.sentence(found.share)
         if grows:

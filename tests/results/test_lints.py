@@ -237,7 +237,7 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     assert "max-num-seqs" in ids(made)
 
 
-@pytest.mark.parametrize(("instances", "rate"), [(4, 40), (8, 60)])
+@pytest.mark.parametrize(("instances", "rate"), [(4, 48), (8, 60)])
 def test_a_router_that_leaves_instances_alone_is_no_load_above_the_capacity(instances: int, rate: int) -> None:
     """Neither are more instances wanted, nor would fewer do."""
     load_ = {"workload.rate_per_s": rate, "workload.requests": 800}
@@ -749,7 +749,7 @@ def test_decodes_have_a_tail_from_their_bounds_on(itl_us: int, beside_us: int, f
 SHIPPED = {
     "admission-control": ["rejected", "max-num-seqs"],
     "burst": [],
-    "chunked-prefill": [],
+    "chunked-prefill": ["decode-tail"],
     "fcfs": ["max-num-seqs", "decode-tail"],
     "mixture-of-experts": [],
     "quickstart": ["unused-capacity"],

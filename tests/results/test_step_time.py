@@ -609,7 +609,7 @@ def test_near_the_knee_and_beyond_it_no_waits_are_promised() -> None:
 
     unknown, _ = at(15.0, 300)
     assert not unknown
-    unknown, told = at(75.0, 1200)
+    unknown, told = at(90.0, 1200)
     assert unknown == WAITS
     assert "near capacity" in told
     unknown, told = at(200.0, 1200)

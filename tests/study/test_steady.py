@@ -123,6 +123,14 @@ def test_a_quick_look_only_tells_what_breaks_at_once() -> None:
     assert decided(1.05, bound(max=5000.0))[SECTION]["verdict"] == "fails"
 
 
+@pytest.mark.parametrize(("load", "more", "verdict"), [(6.0, {}, "fails"), (0.95, {"cv": 4.0}, "holds")])
+def test_a_quick_look_also_tells_a_flood_from_a_burst(load: float, more: dict[str, float], verdict: str) -> None:
+    """The bound is one that a full batch never breaks, however many wait for it."""
+    arrivals = {"workload.clients.0.arrivals": {"kind": "gamma", **more}} if more else {}
+    found = decided(load, bound("latency.itl_ms.p90", max=1e9), kind="quick", **arrivals)[SECTION]
+    assert found["verdict"] == verdict
+
+
 def test_the_same_run_has_the_same_bytes() -> None:
     assert decided(0.6, bound(max=1000.0)) == decided(0.6, bound(max=1000.0))
 

@@ -357,11 +357,24 @@ class OperatorSettings:
         minimum=0,
         maximum=10**9,
     )
-    sort_step_us: float = setting("Sorting logits: per step (us).", default=130.0, minimum=0, maximum=10**9)
-    sort_logits_us: float = setting(
-        "Sorting logits: per request and 1000 entries of the vocabulary (us). It works in the GPU's caches and is the"
-        " same whatever the memory's bandwidth.",
-        default=0.17,
+    host_floor_us: float | None = setting(
+        "No step takes less (us): what the host takes for a step of a model so small that the GPU waits for it. It"
+        " depends on the CPU. Default: 2,300 for vLLM, 4,100 without asynchronous scheduling; 0 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    sort_step_us: float | None = setting(
+        "Top-p or top-k: per step (us). Default: 100, as FlashInfer's kernel takes; 130 where logits are sorted, in"
+        " vLLM 0.10 (and up to 0.19, whose scheduler is that of 0.32) and for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    sort_logits_us: float | None = setting(
+        "The same, per request and 1000 entries of the vocabulary (us), whatever the memory's bandwidth, as it works in"
+        " the GPU's caches. Default: 0.006; 0.17 where logits are sorted.",
+        default=None,
         minimum=0,
         maximum=10**9,
     )

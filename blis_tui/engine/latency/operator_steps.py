@@ -132,10 +132,11 @@ class OperatorModel(Overheads):
         self._step_us += costs.sparse_step_us
         self._request_us = costs.logits_us + (settings.host_request_us or 0.0)
         if settings.sampling in ("top-p", "penalties"):
-            self._step_us += settings.sort_step_us
-            self._request_us += settings.sort_logits_us * pool.model.vocab_size / 1000.0
+            self._step_us += settings.sort_step_us or 0.0
+            self._request_us += (settings.sort_logits_us or 0.0) * pool.model.vocab_size / 1000.0
         if settings.sampling == "penalties":
             self._step_us += settings.penalties_step_us
+        self._least_us = max(1, int(settings.host_floor_us or 0.0))
         self._moved_us = rest.moved * costs.moved_us_per_token + costs.sparse_token_us
         self._longest = min(pool.engine.max_num_batched_tokens, _LISTED)
         self._tokens_us = [
@@ -163,7 +164,8 @@ class OperatorModel(Overheads):
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         context = load.decode_context_tokens
         at = bisect_right(line.contexts, context)
-        return int(line.base_us[at] + context * line.slope_us[at])
+        time_us = int(line.base_us[at] + context * line.slope_us[at])
+        return time_us if time_us > self._least_us else self._least_us
 
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, as contexts only grow; at the end of each line, rounding may cost a microsecond."""
@@ -173,7 +175,8 @@ class OperatorModel(Overheads):
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
         """Compute durations line by line: the same result as one by one, in a third of the time."""
-        count, context, times = load.decode_requests, load.decode_context_tokens, []
+        count, context, times = load.decode_requests, load.decode_context_tokens, list[int]()
+        least_us, known = self._least_us, 0
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         end = context + steps * count
         while context < end:
@@ -182,7 +185,9 @@ class OperatorModel(Overheads):
             if at < len(line.contexts) and line.contexts[at] < end:
                 bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
             times += [int(base + total * slope) for total in range(context, bound, count)]
-            context = bound
+            if least_us > base + context * slope:
+                times[known:] = [one if one > least_us else least_us for one in times[known:]]
+            context, known = bound, len(times)
         return times
 
     def _mixed_us(self, load: StepLoad) -> int:
@@ -203,7 +208,7 @@ class OperatorModel(Overheads):
                 layers = self.costs.layers
                 read = layers.attention_layers * context + layers.window_layers * min(context, count * layers.window)
                 time_us += self._read_again_us * read
-        return max(1, int(time_us))
+        return max(self._least_us, int(time_us))
 
     def _of_tokens(self, tokens: int) -> float:
         """Time of everything computed token by token, plus the constant time of a step."""

@@ -150,6 +150,34 @@ def test_without_asynchronous_scheduling_the_gpu_waits_for_vllms_host() -> None:
     assert decodes_us(other, 4, 500) == decodes_us(alone, 4, 500)
 
 
+@pytest.mark.parametrize(
+    ("model", "hardware", "more", "measured_us"),
+    [
+        ("qwen3-0.6b", "h100", {}, 2390),
+        ("qwen3-0.6b", "a100-80", SYNCHRONOUS, 4200),
+        ("qwen3-1.7b", "a100-80", SYNCHRONOUS, 4600),
+    ],
+)
+def test_a_small_model_waits_for_the_host(
+    model: str, hardware: str, more: dict[str, Any], measured_us: float
+) -> None:
+    """Time per token of one user, within 6 %; the GPU alone would take 1.6, 3.0 and 4.6 ms."""
+    assert decodes_us(steps(model, hardware, **more), 1, 200) == pytest.approx(measured_us, rel=0.06)
+
+
+def test_no_step_takes_less_than_the_host() -> None:
+    """A step at a time or many at once, on the way from where the host counts to where the GPU does."""
+    free = steps("qwen3-0.6b", "a100-80", latency={"host_floor_us": 0})
+    bound = steps("qwen3-0.6b", "a100-80")
+    load = StepLoad([], 8, 8 * 500)
+    several = bound.decode_times_us(load, 6000)
+    assert several == [max(2300, one) for one in free.decode_times_us(load, 6000)]
+    assert several[0] == 2300 < several[-1]
+    assert several[::500] == [bound.step_time_us(StepLoad([], 8, 8 * (500 + at))) for at in range(0, 6000, 500)]
+    assert bound.least_us(load, 6000) <= sum(several)
+    assert mixed_us(bound, 1, 100) == max(2300, mixed_us(free, 1, 100))
+
+
 QWEN3_235B = {
     "model_type": "qwen3_moe",
     "hidden_size": 4096,
