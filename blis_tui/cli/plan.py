@@ -329,10 +329,18 @@ def _deployed(kind: str, experiment: Experiment | None) -> Exported:
     """Return what starts the servers of an experiment; without one, a comment."""
     from blis_tui.base.source import as_map  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.foreign.export import Exported, export_document  # noqa: PLC0415
+    from blis_tui.spec.load import load, resolve_source  # noqa: PLC0415
+    from blis_tui.spec.yaml_text import yaml_text  # noqa: PLC0415
 
     if experiment is None:
         return Exported("# Nothing that was tried meets all bounds, so there is nothing to deploy.\n", ())
-    return export_document(kind, as_map(cast("Json", experiment.document)))
+    data = as_map(cast("Json", experiment.document))
+    for key in ("kv_blocks", "max_model_len"):  # figures that the server works out itself are no arguments
+        engine = {name: value for name, value in as_map(data.get("engine")).items() if name != key}
+        text = yaml_text({**data, "engine": engine})
+        if load("-", stdin_text=text).sha256 == experiment.sha256:
+            data = as_map(resolve_source("-", stdin_text=text).document.data)
+    return export_document(kind, data)
 
 
 def _page(found: Plan) -> str:

@@ -193,7 +193,8 @@ class _Export:
             for key in _COMPARED
             for path, value in _different(self.data.get(key), made.get(key), (key,))
         )
-        comments = [f"# {printable(str(as_map(self.data.get('metadata')).get('description') or ''))}".rstrip()]
+        about = printable(str(as_map(self.data.get("metadata")).get("description") or ""))
+        comments = [f"# {about}"] if about else []
         comments += ["# Not in it: the load" + ("" if not lost else ", and these keys of the experiment:")]
         comments += [f"#   {one}" for one in lost]
         return Exported("\n".join(comments) + "\n" + text, lost)
