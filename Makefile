@@ -1,6 +1,8 @@
 # One virtual environment for everything; `make run` and `make test` need only Python >= 3.11.
 PYTHON ?= python3
 BIN := .venv/bin
+# What compares random scenarios, half of which do for a change.
+BY_CHANCE := tests/oracle tests/runs/test_shares.py tests/study/test_early_stop.py
 
 .PHONY: run test quick nightly lint golden docs site notebooks gallery pictures bench guard clean
 
@@ -15,6 +17,8 @@ quick: .venv/installed
 
 nightly: .venv/installed
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m nightly
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup specs -o blis_checks="observers checkpoint hash-seed"
+	BLIS_TUI_ORACLE_SHARE=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(BY_CHANCE)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

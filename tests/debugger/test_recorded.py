@@ -14,7 +14,7 @@ from tests.recorded import SHIPPED, Digests
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
 
-_PLACES = 5
+_PLACES = 2
 """Events of each run at which everything is asked."""
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from blis_tui.runs.simulation import _SEAL_BYTES, Simulation
+from tests.nightly import every
 
 from .cases import CASES
 from .elsewhere import assert_same
@@ -41,7 +42,7 @@ def advance(simulation: Simulation, events: int) -> list[str]:
     return digests
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_back_and_forth(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     total = baseline[name].events
     simulation = Simulation(loaded[name])
@@ -66,7 +67,7 @@ def test_back_and_forth(name: str, loaded: dict[str, Experiment], baseline: dict
     assert_same(expected, {name: finish(simulation, observe=False)})
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES, start=1))
 def test_a_fresh_simulation_goes_on_where_others_were_saved(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:

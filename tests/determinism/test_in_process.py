@@ -9,6 +9,7 @@ import pytest
 from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
+from tests.nightly import every
 
 from .cases import CASES
 from .elsewhere import assert_same
@@ -40,7 +41,7 @@ def test_side_by_side(loaded: dict[str, Experiment], baseline: dict[str, Outcome
         assert_same(expected, {name: finish(pair[number], observe=False) for name, pair in pairs.items()})
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES))
 def test_with_observers_that_come_and_go(
     name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]
 ) -> None:
@@ -57,7 +58,7 @@ def test_with_observers_that_come_and_go(
     assert {type(record) for record in heard} == {StepFinished, Completed}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", every(2, CASES, start=1))
 def test_steps_and_looks_change_nothing(name: str, loaded: dict[str, Experiment], baseline: dict[str, Outcome]) -> None:
     simulation = Simulation(loaded[name])
     pause = max(1, baseline[name].events // 5)

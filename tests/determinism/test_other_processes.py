@@ -58,6 +58,7 @@ def test_a_process_with_another_hash_seed_locale_and_time_zone(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", CIRCUMSTANCES)
 def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome]) -> None:
     if version == ".".join(map(str, sys.version_info[:2])) and others():

@@ -128,5 +128,6 @@ def test_every_run_ends_under_overload() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_run_ends_under_overload_at_length() -> None:
     assert max(run(*case) for seed in range(8, 58) for case in overload(seed)) > 5

@@ -250,6 +250,7 @@ def test_whom_a_look_at_everybody_would_choose(victim: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["priority", "cheapest-recompute"])
 def test_whom_a_look_at_everybody_would_choose_at_length(victim: str) -> None:
     assert sum(follow(*crowd(seed, victim))[0] for seed in range(6, 18)) > 250

@@ -26,6 +26,7 @@ from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import GoldenSettings, run_case
 from tests.mutations import mutated
+from tests.nightly import every
 from tests.spec.test_fuzz import mutation
 
 from .projects import SPEC
@@ -44,7 +45,7 @@ def changed_text(random: Random, text: str) -> str:
     return mutation(random, (text,))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", every(4, range(4)))
 def test_mutated_goldens(block: int, tmp_path: Path) -> None:
     (tmp_path / "demo.blis.yaml").write_text(SMALL, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -203,7 +204,7 @@ def test_a_million_folders_are_refused_before_they_cost_memory(members: dict[str
     assert "it has 26 members" in opened_by(target)[1]
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", every(3, range(3)))
 def test_mutated_bundles(block: int, members: dict[str, str], outside: Path, tmp_path: Path) -> None:
     fine = 0
     for seed in range(40 * block, 40 * block + 40):

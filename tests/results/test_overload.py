@@ -146,12 +146,14 @@ def test_more_than_a_system_serves_is_found_where_it_piles_up(kind: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", STAGES)
 def test_stable_systems_are_never_called_overloaded(kind: str) -> None:
     assert [wrong for seed in range(1, 3) if (wrong := stable(kind, seed))] == []
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", STAGES)
 def test_overloaded_systems_are_found(kind: str) -> None:
     assert [wrong for seed in range(1, 3) if (wrong := unstable(kind, seed))] == []

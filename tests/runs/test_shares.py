@@ -101,7 +101,7 @@ def test_random_clusters_give_the_same_results() -> None:
             compared.append(made)
 
     check_many(150, draw_fleet, check)
-    assert len(compared) > 100
+    assert len(compared) > 50
 
 
 @pytest.mark.parametrize("jobs", [2, 3, 9])

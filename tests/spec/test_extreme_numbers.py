@@ -126,13 +126,14 @@ def test_there_are_enough_places() -> None:
 
 
 def test_each_number_replaced_by_an_extreme_one() -> None:
-    """One of the extremes each, in turn; the slow test has them all."""
+    """One of the extremes each, in turn; each night, they all are."""
     random = Random(1)  # noqa: S311  (the same sequence every time)
     told = [try_number(experiment, path, random.choice(EXTREMES)) for experiment, path in PLACES]
     assert 0.4 < sum(map(bool, told)) / len(told) < 0.9
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", EXTREMES, ids=lambda value: value[:20])
 def test_each_number_replaced_by_each_extreme_one(value: str) -> None:
     """In every third place, so that three values next to each other are tried in all."""

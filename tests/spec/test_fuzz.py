@@ -21,6 +21,7 @@ from blis_tui.spec.load import load
 from blis_tui.spec.shipped import shipped_specs
 from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds
 from blis_tui.spec.validate import validate
+from tests.nightly import every
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -180,10 +181,11 @@ def test_arbitrary_arguments_of_studies(text: str, at: int, piece: str) -> None:
 
 
 @pytest.mark.slow
-def test_thousands_of_mutated_documents_neither_hang_nor_eat_memory() -> None:
+@pytest.mark.parametrize("count", every(2, (500, 4000)))
+def test_many_mutated_documents_neither_hang_nor_eat_memory(count: int) -> None:
     """In a process of its own: each document within two seconds, all of them within 200 MiB."""
     run = subprocess.run(
-        [sys.executable, "-m", "tests.spec.test_fuzz", "1500"],
+        [sys.executable, "-m", "tests.spec.test_fuzz", f"{count}"],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ from blis_tui.tui.drawing.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.settings import DARK
 from tests.debugger.pressed_runs import refs
+from tests.nightly import every
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 from tests.tui.screens import check_screen, press, screen_text, settle
 
@@ -272,7 +273,7 @@ async def test_a_narrower_terminal_wraps_again(pressed: Debugger, slow: Explanat
         assert "request_94" in narrow
 
 
-@pytest.mark.parametrize("width", list(range(62, 96)))
+@pytest.mark.parametrize("width", every(4, range(62, 96)))
 async def test_no_line_is_wrapped_twice(width: int, pressed: Debugger) -> None:
     """The scrollbar takes room from the text that made it necessary."""
     app = OneWindow(pressed, SIMPLE)

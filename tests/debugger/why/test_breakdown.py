@@ -24,6 +24,7 @@ from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import RequestLife, read_life
 from blis_tui.engine.records import StepFinished
 from tests.debugger.pressed_runs import RUNS, finished
+from tests.nightly import every
 
 
 def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
@@ -44,7 +45,7 @@ def check(breakdown: Breakdown) -> None:
             assert all(inner.us > 0 for inner in share.inner)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", every(2, RUNS))
 def test_shares_add_up_to_what_the_client_measures(name: str) -> None:
     debugger = finished(name)
     seen = 0

@@ -17,6 +17,7 @@ from blis_tui.live.twin.fitting import pace_of
 from blis_tui.live.twin.twin import STEPS, compare_recordings, compare_with_simulation
 from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text
 from tests.live.twin.servers import BASE, experiment, recorded
+from tests.nightly import every
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,7 +179,7 @@ def _damaged(draw: random.Random, content: bytes) -> bytes:
     return b"\n".join([*lines[:at], changed, *lines[at + 1 :]])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", every(4, range(8)))
 def test_damage_anywhere_is_an_error_with_its_place_or_no_harm(seed: int, folder: Path) -> None:
     draw = random.Random(seed)  # noqa: S311  (no secret)
     told: list[str] = []

@@ -28,6 +28,7 @@ from blis_tui.runs.comparison import (
 from blis_tui.runs.comparison_text import WIDTH, comparison_text
 from blis_tui.runs.documents import experiment_differences
 from blis_tui.spec.library import names
+from tests.recorded import REQUESTS
 
 SMALL = """
 apiVersion: blis/v1
@@ -283,7 +284,7 @@ def test_another_name_alone_changes_no_result(small: Path) -> None:
 
 @cache
 def simulated(name: str) -> tuple[Experiment, Report]:
-    experiment = load(name)
+    experiment = load(name, set={"workload.requests": REQUESTS})
     return experiment, run(experiment)
 
 

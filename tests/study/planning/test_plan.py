@@ -174,11 +174,15 @@ def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, st
     assert json.dumps(plan_data(afresh)) == json.dumps(plan_data(sized))
 
 
-def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True, precision=0.3), InProcessRunner(), store)
-    assert found.best is not None
-    assert found.best.knee is not None
-    low, high = found.best.knee.holds, found.best.knee.fails
+@pytest.fixture(scope="module")
+def highest(store: MemoryStore) -> Plan:
+    return plan(question(max_rate=True, precision=0.3), InProcessRunner(), store)
+
+
+def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(highest: Plan) -> None:
+    assert highest.best is not None
+    assert highest.best.knee is not None
+    low, high = highest.best.knee.holds, highest.best.knee.fails
     assert low is not None
     assert high is not None
     for rate, wanted in ((0.9 * low, True), (1.1 * high, False)):
@@ -186,23 +190,21 @@ def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(stor
             assert (by_hand(seed, rate, 1) <= 500.0) is wanted
 
 
-def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), InProcessRunner(), store)
-    assert found.best is not None
-    knee = found.best.knee
+def test_the_sentence_has_the_rates_that_are_known(highest: Plan) -> None:
+    assert highest.best is not None
+    knee = highest.best.knee
     assert knee is not None
     said = f"1 instance of qwen3-14b on h100 (1 GPU) sustains {knee.holds:g} requests/s with {TTFT} <= 500"
-    beyond = found.best.at(size=found.best.size, rate_per_s=knee.fails)
+    beyond = highest.best.at(size=highest.best.size, rate_per_s=knee.fails)
     assert beyond is not None
     over = f", but not {knee.fails:g}" if beyond.known else f"; whether {knee.fails:g}, too, is not known"
-    assert answer_text(found) == f"{said}{over}."
-    endless = replace(found, best=replace(found.best, knee=replace(knee, fails=None)))
+    assert answer_text(highest) == f"{said}{over}."
+    endless = replace(highest, best=replace(highest.best, knee=replace(knee, fails=None)))
     assert answer_text(endless) == f"{said}."
 
 
-def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), InProcessRunner(), store)
-    best = found.best
+def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(highest: Plan, sized: Plan) -> None:
+    best = highest.best
     assert best is not None
     assert best.knee is not None
     assert best.knee.holds is not None
@@ -214,8 +216,8 @@ def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: M
     low, high = best.interval
     assert best.knee.holds / low == pytest.approx(1 + arrivals**-0.5)
     assert high / best.knee.fails == pytest.approx(1 + arrivals**-0.5)
-    assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in said(found)
-    assert plan(question(rate_per_s=RATE), InProcessRunner(), store).candidates[0].interval is None
+    assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in said(highest)
+    assert sized.candidates[0].interval is None
 
 
 def test_of_the_highest_rates_the_highest_is_taken_whatever_it_costs(store: MemoryStore) -> None:
@@ -255,7 +257,7 @@ def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStor
 
 
 def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_others_are_told(
-    store: MemoryStore,
+    store: MemoryStore, sized: Plan
 ) -> None:
     axes = {"hardware": ["l40s", "h100"]}
     found = plan(question(rate_per_s=0.2, axes=axes, bound=2000.0), InProcessRunner(), store)
@@ -266,8 +268,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert other is not found.best
     assert f"has as many GPUs; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in said(found)
     assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
-    alone = plan(question(rate_per_s=RATE), InProcessRunner(), store)
-    assert not alone.ties
+    assert not sized.ties
 
 
 def of_fleet(bound: float = 1e4, **keys: Any) -> Question:
@@ -523,7 +524,8 @@ def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) 
 def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
     """By its own load: the knee's answer is near capacity, and no error of TTFT is quoted there."""
     answers = {"workload.clients.0.output_tokens": 64}  # two requests at a time and more, as on all servers
-    near = plan(replace(measured(600.0, **answers), rate_per_s=None, max_rate=True), InProcessRunner(), store)
+    knee = replace(measured(600.0, **answers), rate_per_s=None, max_rate=True, precision=0.2)
+    near = plan(knee, InProcessRunner(), store)
     assert near.best is not None
     ((kind, known),) = near.expected.values()
     assert kind == "operators"

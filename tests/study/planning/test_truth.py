@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.plans import judged_size, problem
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # on each change, ``test_plan`` compares with long runs
 
 
 @pytest.mark.parametrize("number", range(2))
