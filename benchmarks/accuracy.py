@@ -10,11 +10,11 @@
     python benchmarks/accuracy.py --calibration --write            and write the page's tables
 
 DIR holds the measurements: ``training-steps/``, which may not be redistributed, and ``serving-measurements/``, which
-is also in ``benchmarks/data/``. Without them the script does nothing. Each run is simulated under the load it was measured with: stages of Poisson
-arrivals with exact counts and repeated prompts, or users in a closed loop. ``fitted`` is judged on each model with
-coefficients fitted without that model (``benchmarks/leave_one_out.json``). For ``operators``, reports quote the error
-on each server with coefficients fitted without that server (``benchmarks/left_out.json``, from
-``benchmarks/leave_out.py``).
+is also in ``benchmarks/data/``. Without them the script does nothing. Each run is simulated under the load it was
+measured with: stages of Poisson arrivals with exact counts and repeated prompts, or users in a closed loop. ``fitted``
+is judged on each model with coefficients fitted without that model (``benchmarks/leave_one_out.json``). For
+``operators``, reports quote the error on each server with coefficients fitted without that server
+(``benchmarks/left_out.json``, from ``benchmarks/leave_out.py``).
 """
 
 from __future__ import annotations

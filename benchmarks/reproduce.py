@@ -38,6 +38,10 @@ DATA: Final = HERE / "data"
 """The measurements that may be redistributed."""
 KEPT_BACK: Final = "h100"
 """The GPU of the runs that may not: medians on it hang on them, too."""
+NOT_RECOMPUTED: Final = (
+    f"Not recomputed, as their measurements may not be redistributed: the medians on {KEPT_BACK}, the tables of"
+    " development and training runs in the lab notebook."
+)
 ABOUT: Final = (
     "Unseen rows: of what reports quote, all; each server was left out of the fit that its errors are with. Of the"
     " medians by GPU: `trained-physics` and `roofline` saw none of these servers, `fitted` each model but the one"
@@ -85,7 +89,9 @@ def medians(runs: Sequence[Run], pool: ProcessPoolExecutor) -> Iterator[Checked]
         for gpu, row in one["gpus"].items():
             for metric, value in row.items():
                 if metric != "runs":
-                    yield Checked(f"median of {kind}, {gpu}, {metric.upper()}", str(value), str(page[kind][gpu][metric]))
+                    yield Checked(
+                        f"median of {kind}, {gpu}, {metric.upper()}", str(value), str(page[kind][gpu][metric])
+                    )
 
 
 def calibrated() -> Iterator[Checked]:
@@ -113,8 +119,7 @@ def reproduce(every: int, jobs: int | None) -> tuple[str, int]:
     lines += [
         "",
         f"{len(rows)} runs and {len(figures)} figures recomputed, {len(wrong)} of them otherwise than shipped.",
-        f"Not recomputed, as their measurements may not be redistributed: the medians on {KEPT_BACK}, the tables of"
-        " development and training runs in the lab notebook.",
+        NOT_RECOMPUTED,
         ABOUT,
     ]
     return "\n".join(lines) + "\n", len(wrong)

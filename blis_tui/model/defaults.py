@@ -268,4 +268,3 @@ def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, fl
     if asynchronous:
         return {"host_floor_us": _FLOOR_US, **sampling}
     return {"host_floor_us": _SYNCHRONOUS_FLOOR_US, **_BETWEEN_STEPS_US, **sampling}
-

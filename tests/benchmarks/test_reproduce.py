@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from benchmarks import reproduce
+from benchmarks.accuracy import MEASURED, serving_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,11 +20,11 @@ def test_runs_are_simulated_anew_and_found_as_they_ship(monkeypatch: pytest.Monk
     assert wrong == 0
     assert text.startswith("vllm, 4 x h100, gpt-oss-120b, 64 users: as shipped\n")
     assert "2 runs and 42 figures recomputed, 0 of them otherwise than shipped" in text
-    known = json.loads(reproduce.MEASURED.read_text())
+    known = json.loads(MEASURED.read_text())
     known["operators"]["runs"][-1][2]["itl"] += 0.001
     (tmp_path / "errors.json").write_text(json.dumps(known))
     monkeypatch.setattr(reproduce, "MEASURED", tmp_path / "errors.json")
-    runs = list(reproduce.serving_runs(reproduce.DATA))
+    runs = list(serving_runs(reproduce.DATA))
     monkeypatch.setattr(reproduce, "serving_runs", lambda _: runs[-1:])
     text, wrong = reproduce.reproduce(1000, 1)
     assert wrong == 1
