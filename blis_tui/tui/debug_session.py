@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.saved_sessions import Session
+from blis_tui.debugger.summary import setting
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.debugger.history import Move
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
@@ -45,6 +48,7 @@ class DebugSession:
         breakpoints: where runs stop.
         watches: figures shown all the time, as written.
         document: the resolved experiment, as soon as it is known.
+        summary: the whole run, as soon as it is known.
         visited: positions left by a jump, the latest last.
     """
 
@@ -56,6 +60,7 @@ class DebugSession:
         self.watches: tuple[str, ...] = ()
         self.visited: list[int] = []
         self.document: tuple[str, ...] = ()
+        self.summary: Summary | None = None
         self._ranked: tuple[object, Sequence[Ranked]] = (None, ())
 
     @property
@@ -87,6 +92,7 @@ class DebugSession:
             ranked=lambda: self._ranking(view),
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
             document=self.document,
+            summary=self.summary,
         )
         return view
 
@@ -104,6 +110,7 @@ class DebugSession:
         request: str | None = None,
         instance: int | None = None,
         session: str | None = None,
+        metric: str | None = None,
     ) -> None:
         """Select something; unnamed parts of the selection stay."""
         selection = self.selection
@@ -115,6 +122,8 @@ class DebugSession:
             selection = replace(selection, instance=None if instance < 0 else instance)
         if session is not None:
             selection = replace(selection, session=session)
+        if metric is not None:
+            selection = replace(selection, metric=metric)
         self.selection = selection
 
     def rank(self) -> None:
@@ -236,6 +245,16 @@ class DebugSession:
             if composed.spec_sha256 == experiment.sha256:
                 return composed
         return None
+
+    def to_metric(self, path: str) -> Move:
+        """Go to the event that set a figure of the summary; what is not recorded yet is recorded first."""
+        if self.summary is None:
+            return (yield from self.debugger.to_end())
+        if not self.debugger.complete:
+            yield from self.debugger.to_end()
+        found = yield from setting(self.debugger, self.summary, path)
+        self.select(request=found.request)
+        return (yield from self.debugger.seek(found.event))
 
     # ---- visited positions ----
 

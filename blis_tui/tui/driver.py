@@ -25,6 +25,8 @@ TICK_S: Final = 1 / 60
 """Interval of ticks, in seconds."""
 GOING: Final = "going there"
 """Label of a move to a place that the user named."""
+TO_END: Final = "to the end"
+"""Label of a move to the last event."""
 TO_BREAKPOINT: Final = "to the next breakpoint"
 """Label of a move to the next hit."""
 BACK_TO_BREAKPOINT: Final = "back to a breakpoint"

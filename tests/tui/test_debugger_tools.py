@@ -425,7 +425,9 @@ async def test_a_session_is_remembered() -> None:
 async def test_what_was_remembered_may_make_no_sense_any_more() -> None:
     async with debugging("quickstart", requests=20) as here:
         here.session.put("instance 1 preempted")
-    app = BlisApp(Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart"))
+    app = BlisApp(
+        Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart", at="start")
+    )
     async with app.run_test(size=NARROW) as pilot:
         await pilot.pause()
         assert isinstance(app.screen, DebuggerScreen)

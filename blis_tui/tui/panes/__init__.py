@@ -92,6 +92,15 @@ PANES: Final = (
         id="router", key="R", letter="o", name="Router", about="The router's candidates, their scores and its choice"
     ),
     PaneInfo(id="gateway", key="W", letter="g", name="Gateway", about="Requests waiting in the gateway's queue"),
+    PaneInfo(
+        id="summary",
+        key="A",
+        letter="a",
+        name="Summary",
+        short="Sum",
+        title="Summary of the whole run",
+        about="How the run went, and the event behind each figure",
+    ),
     PaneInfo(id="sessions", key="S", letter="s", name="Sessions", about="What each session is doing, and its history"),
 )
 """The built-in panes, in the order of their tabs."""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.segment import Segment
 from textual.binding import Binding
+from textual.content import Content
 from textual.geometry import Size
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -18,13 +20,14 @@ from textual.widget import Widget
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.text import cut
 from blis_tui.base.units import count_text, filled, plural, span_text, time_text
+from blis_tui.debugger.event_store import of_kind
 from blis_tui.debugger.state import settles
 from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.boxes import Box
-from blis_tui.tui.drawing.event_filter import of_kind, of_request
+from blis_tui.tui.drawing.event_filter import of_request
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.view import Picked
 
@@ -338,6 +341,47 @@ def full_text(tape: EventStore, event: int) -> str:
     line = event_line(tape, event)
     what = ", ".join(part.text for part in line.parts)
     return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.subject} {what}"
+
+
+def sentence(view: View, width: int) -> Content:
+    """Return in one line what the present event is about and did, as far as it fits and has happened yet."""
+    moment = view.moment
+    if not moment.event:
+        event, end = (shown_key(named(name).keys[0]) for name in ("step.event", "run.to_end"))
+        return Content.styled(f"Nothing has happened yet: {event} next event, {end} to the end", "$text-muted")
+    told = event_line(view.tape, moment.event, moment.phase)
+    row = view.tape.row(moment.event)
+    subject = (
+        told.subject
+        if row.step < 0
+        else f"instance {row.instance}, step {count_text(view.tape.step(row.step).number)}:"
+    )
+    head = Content.assemble(
+        (f"{told.look.sign} ", _STYLES.get(told.look.colour, f"${told.look.colour}")), f"{subject} "
+    )
+    runs = fitting(told, width - head.cell_length)
+    return head + Content.assemble(*((run.text, _STYLES.get(run.colour, f"${run.colour}")) for run in runs))
+
+
+_STYLES: Final = {"": "", "muted": "$text-muted"}
+
+
+class Sentence(Widget):
+    """The present event in one line, above everything that shows it."""
+
+    DEFAULT_CSS = """
+    Sentence {
+        height: 1;
+        padding: 0 1;
+        text-wrap: nowrap;
+    }
+    """
+
+    view: reactive[View | None] = reactive(None, always_update=True)
+
+    def render(self) -> Content:
+        """Return the line."""
+        return Content("") if self.view is None else sentence(self.view, self.content_size.width)
 
 
 def tail(moment: DebuggerState, width: int, *, playing: bool) -> Run:

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.debugger.summary import kind_of, request_of
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.results.conditions.breakpoints import about_request, about_session
 from blis_tui.tui.view import Picked
@@ -67,6 +68,12 @@ def _latest_call(view: View, session: str) -> Subject | None:
     return request_ref(view.tape.name(sent[-1].request)) if sent else None
 
 
+def _request_or_event(view: View, metric: str) -> Subject:
+    """Return the request that a figure is of, else the present event, to which enter goes."""
+    request = None if view.summary is None else request_of(view.summary, metric)
+    return event_ref(view.moment.event) if request is None else request_ref(request)
+
+
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "event": Kind(
@@ -101,6 +108,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             picks=lambda view, value, go: Picked(
                 request=value, event=view.tape.first_event_of(value) if go else None, go=go
             ),
+        ),
+        # A figure of the summary, by its path in the report.
+        "metric": Kind(
+            path=_itself,
+            breaks=lambda view, value: kind_of(value) or f"event {max(view.moment.event, 1)}",
+            explains=_request_or_event,
+            picks=lambda _, value, go: Picked(metric=value, go=go),
         ),
         # Of these, the panes say what is explained: the value of a path, a line of the list, a warning.
         "figure": Kind(copy=_none, path=_itself),

@@ -26,6 +26,7 @@ from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
 from blis_tui.tui.panes import panes_of
+from blis_tui.tui.panes.events import Sentence
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import InTime, Picked
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.history import Move, Progress, Stop
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.lints.table import Checkup
@@ -203,6 +205,7 @@ class Stage(Screen[None]):
     def compose(self) -> ComposeResult:
         """Create title, timeline, panes, tabs, keys."""
         yield TitleBar(id="status")
+        yield Sentence(id="sentence")
         yield Timeline(id="timeline")
         with Vertical(id="body", classes=" ".join(self._looks())):
             with Horizontal(id="upper"):
@@ -365,6 +368,7 @@ class Stage(Screen[None]):
                     box.view = view
             self._show_status()
             self._show_tabs()
+            self.query_one(Sentence).view = view
         self.refresh_bindings()
 
     def _view(self) -> View:
@@ -501,17 +505,30 @@ class Stage(Screen[None]):
     def picked(self, message: Picked) -> None:
         """Apply the reader's selection, and go there."""
         self.session.select(
-            event=message.event, request=message.request, instance=message.instance, session=message.session
+            event=message.event,
+            request=message.request,
+            instance=message.instance,
+            session=message.session,
+            metric=message.metric,
         )
         if message.go and message.event is not None:
             self.session.leave()
             self.go(self.session.debugger.seek(message.event), GOING)
+        elif message.go and message.metric is not None:
+            self.session.leave()
+            self.go(self.session.to_metric(message.metric), GOING)
         else:
             if message.go and message.request is not None:
                 self.activate("request")
             elif message.go and message.instance is not None:
                 self.activate("instances")
             self.show_view()
+
+    def show_summary(self, summary: Summary) -> None:
+        """Show the summary of the whole run."""
+        self.session.summary = summary
+        if self._shown is not None and self.is_attached:
+            self._show_in("summary", replace(self._shown, summary=summary))
 
     def show_spec(self, lines: tuple[str, ...]) -> None:
         """Show the resolved document; the reader may have left the screen meanwhile."""
