@@ -357,6 +357,10 @@ class Debugger:
         """Find the first recorded event after which something holds that then goes on to hold, without moving."""
         return (yield from self._replay.first_time(holds, self.frontier))
 
+    def beginning(self) -> Simulation:
+        """Return another simulation of the run, before its first event, for the caller alone."""
+        return self._replay.beginning()
+
     # ---- implementation ----
 
     def _go_to_event(self, event: int) -> Generator[Progress, None, None]:

@@ -235,6 +235,10 @@ class Replay:
         twin.run(max_events=event - 1 - twin.events)
         return twin
 
+    def beginning(self) -> Simulation:
+        """Return a simulation of the run before its first event, for the caller alone."""
+        return self._twin.twin(self._history.before(0).mark)
+
     def remember(self, event: int, done: EventDetails) -> EventDetails:
         """Cache an event's details, and evict the least recently used ones."""
         self._done[event] = done
@@ -248,7 +252,7 @@ class Replay:
         Returns:
             The event; ``last`` if it does not hold before.
         """
-        twin, history = self._twin.twin(self._history.before(0).mark), self._history
+        twin, history = self.beginning(), self._history
         low, high = 0, bisect_right(history.events, last) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -311,7 +315,8 @@ class Stop:
     """How a move ended.
 
     ``reason``: ``there`` (the target was reached), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
-    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended before the target was found).
+    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended before the target was found), ``unchanged``
+    (nothing changes there, and the position is where it was).
     """
 
     reason: str

@@ -198,7 +198,7 @@ def kind_of(path: str) -> str:
     group = _GROUP.fullmatch(path)
     if group is not None:
         path = f"latency.{group['latency']}.{group['statistic']}"
-    parts = path.split(".")
+    parts = path.split(".")[2 if path.startswith("instances.") else 0 :]
     return next((_KINDS[name] for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in _KINDS), "")
 
 

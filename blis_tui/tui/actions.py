@@ -113,6 +113,8 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("go.time_forward", "M", "forward 100 ms", "Go forward 100 ms of simulated time.", _GO),
         ("go.time_back_more", "o", "back 1 s", "Go back 1 s of simulated time.", _GO),
         ("go.time_forward_more", "O", "forward 1 s", "Go forward 1 s of simulated time.", _GO),
+        ("go.last_change", "(", "last change", "Go back to the last change of what the cursor is on.", _GO),
+        ("go.next_change", ")", "next change", "Go to the next change of what the cursor is on.", _GO),
         ("go.worst", "L", "worst request", "Go to the event of the run's worst request.", _GO),
         ("go.warning", "!", "first warning", "Go to the event that the first warning is about.", _GO),
         ("go.back_in_history", "backspace", "previous place", "Go back to where you were before.", _GO),

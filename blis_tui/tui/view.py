@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Trace
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -82,6 +83,8 @@ class View:
     """The latest result of the checks, which may be of an earlier position; None before the first."""
     watches: tuple[tuple[str, str], ...] = ()
     """The figures that the reader watches, as written, and their values."""
+    traces: tuple[Trace, ...] = ()
+    """The values of those of them that are valid, after every event; as far as they are known yet."""
     summary: Summary | None = None
     """The whole run, from its start to its end; None until it is known."""
     document: tuple[str, ...] = ()

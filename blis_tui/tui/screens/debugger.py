@@ -23,11 +23,11 @@ from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT, TO_END
+from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT, TO_END, TO_LAST_CHANGE, TO_NEXT_CHANGE
 from blis_tui.tui.panes import PANES
 from blis_tui.tui.panes.breakpoints import Wanted
 from blis_tui.tui.panes.events import EventList
-from blis_tui.tui.panes.pane import KINDS, copied, pick
+from blis_tui.tui.panes.pane import KINDS, changes_of, copied, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.screens.export import ExportScreen
@@ -223,6 +223,13 @@ class Moves(Stage):
     action_go_time_forward = partialmethod(_go_time, _UNIT_US)
     action_go_time_back_more = partialmethod(_go_time, -_UNIT_US * _MORE)
     action_go_time_forward_more = partialmethod(_go_time, _UNIT_US * _MORE)
+
+    def _go_to_change(self, *, back: bool) -> None:
+        text = self.box_in_use.changes() or changes_of(self._view(), self.at_cursor())
+        self._jump(self.session.to_change(text, back=back), TO_LAST_CHANGE if back else TO_NEXT_CHANGE)
+
+    action_go_last_change = partialmethod(_go_to_change, back=True)
+    action_go_next_change = partialmethod(_go_to_change, back=False)
 
     def _go_metric(self, path: str) -> None:
         summary = self.session.summary
