@@ -5,20 +5,28 @@ Both are found after the fact, in a replay of what is recorded.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
+from dataclasses import replace
+from functools import cached_property
 from math import isnan, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.classes import NamedTuple
-from blis_tui.debugger.history import SLICE, Progress, watched
-from blis_tui.results.conditions.breakpoints import RecordMatch, Watch
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.debugger.history import SLICE, Progress
+from blis_tui.engine.records import streamed_kinds
+from blis_tui.output.tables import csv_line
+from blis_tui.results.conditions.breakpoints import RecordMatch, Watch, parse_breakpoint
+from blis_tui.results.conditions.language import ConditionError, parse_expression
 from blis_tui.results.conditions.vocabulary import subject_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from blis_tui.engine.records import Record
+    from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint
     from blis_tui.results.conditions.language import Expression
     from blis_tui.runs.simulation import Simulation
@@ -99,6 +107,36 @@ class Tracer:
                 yield Progress(simulation.events, simulation.now_us, event)
 
 
+AT: Final = " at "
+"""Between an expression and the breakpoint at which it is printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """A wish to know what an expression is at each hit of a breakpoint."""
+
+    figure: Expression
+    stop: Breakpoint
+
+    def __str__(self) -> str:
+        return f"{self.figure}{AT}{self.stop.text}"
+
+
+def parse_print(text: str, experiment: Experiment) -> Print:
+    """Parse ``EXPRESSION at BREAKPOINT``. Raises ConditionError if it is invalid."""
+    figure, at, stop = text.partition(AT)
+    if not at:
+        hint = "such as `kv.utilization at preempted`"
+        raise ConditionError("`at` and a breakpoint are missing", text, len(text), help=hint)
+    try:
+        return Print(
+            parse_expression(figure, instances=experiment.instance_numbers),
+            parse_breakpoint(" " * (len(text) - len(stop)) + stop, experiment),
+        )
+    except ConditionError as error:
+        raise ConditionError(error.message, text, error.column, error.end_column, help=error.help) from error
+
+
 class Printed(NamedTuple):
     """What an expression was at a hit of a breakpoint."""
 
@@ -109,45 +147,127 @@ class Printed(NamedTuple):
     """The request that the event is about; empty = none."""
 
 
+COLUMNS: Final = Printed._fields
+
+
+def printed_csv(wish: Print, rows: Iterable[Printed]) -> Iterator[str]:
+    """Yield the lines of a CSV file; an undefined value is an empty cell."""
+    yield csv_line(COLUMNS)
+    for row in rows:
+        yield csv_line((row.event, row.time_us, wish.figure.plain_text(row.value), row.request))
+
+
 def printed(
-    simulation: Simulation, stop: Breakpoint, figure: Expression, until: int | None = None
+    simulation: Simulation, wish: Print, until: int | None = None
 ) -> Generator[Progress, None, tuple[Printed, ...]]:
     """Run a simulation, and return what an expression is at each hit of a breakpoint.
 
     Args:
         simulation: the simulation, before its first event.
-        stop: the breakpoint.
-        figure: the expression.
+        wish: the expression and the breakpoint.
         until: the last event; None = run to the end.
 
     Raises:
         SimulationError: the simulation cannot go on.
     """
+    stop, figure = wish.stop, wish.figure
     watch = Watch((stop,))
-    needs = figure.needs - watch.needs
+    watch.reset(simulation)
     found: list[Printed] = []
-    with watched(simulation, watch) as records:
-        others: list[Record] = []
-        ends = [simulation.subscribe(kind, others.append) for kind in sorted(needs)]
-        while not simulation.done and (until is None or simulation.events < until):
-            simulation.run(max_events=1)
-            if watch.check(simulation, records):
-                value = float(figure.measure(simulation, (*records, *others)))
-                found.append(Printed(simulation.events, simulation.now_us, value, _request_of(records, stop)))
-            records.clear()
-            others.clear()
-            if not simulation.events % SLICE:
-                yield Progress(simulation.events, simulation.now_us, until)
-        for end in ends:
-            end()
+    records: list[Record] = []
+    ends = [
+        simulation.subscribe(kind, records.append) for kind in sorted({*streamed_kinds(), *watch.needs, *figure.needs})
+    ]
+    while not simulation.done and (until is None or simulation.events < until):
+        simulation.run(max_events=1)
+        if watch.check(simulation, records):
+            value = float(figure.measure(simulation, records))
+            found.append(Printed(simulation.events, simulation.now_us, value, _request_of(records, stop)))
+            if stop.once:
+                break
+        records.clear()
+        if not simulation.events % SLICE:
+            yield Progress(simulation.events, simulation.now_us, until)
+    for end in ends:
+        end()
     return tuple(found)
 
 
 def _request_of(records: Sequence[Record], stop: Breakpoint) -> str:
-    """Return the first request that the records are about for which a breakpoint stops."""
+    """Return the request that a breakpoint stops for; else that of the record that names the event."""
     condition = stop.condition
     if isinstance(condition, RecordMatch):
-        records = [record for record in records if condition.fits(record)]
         if condition.request:
             return condition.request
-    return next((name for name in map(subject_of, records) if name), "")
+        return next((name for name in map(subject_of, filter(condition.fits, records)) if name), "")
+    return next((subject_of(record) for record in records if record.shown.own_event), "")
+
+
+# ---- the table ----
+
+_LIMIT: Final = re.compile(r"(<=|>=|==|!=|<|>)\s*(-?[0-9.]+)")
+_COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
+    "<": float.__lt__,
+    "<=": float.__le__,
+    ">": float.__gt__,
+    ">=": float.__ge__,
+    "==": float.__eq__,
+    "!=": float.__ne__,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printout:
+    """The values, and how the reader wants to see them."""
+
+    wish: Print
+    rows: tuple[Printed, ...]
+    order: str = COLUMNS[0]
+    """The column by which they are sorted."""
+    reverse: bool = False
+    wanted: str = ""
+    """The filter, as written."""
+
+    @cached_property
+    def shown(self) -> Sequence[Printed]:
+        """The rows that match, in their order; equal ones by event."""
+        fits = parse_wanted(self.wanted)
+        found = [row for row in self.rows if fits(self, row)]
+        at = COLUMNS.index(self.order)
+        return sorted(found, key=lambda row: (row[at] != row[at], row[at]), reverse=self.reverse)
+
+    def arranged(self, how: str) -> Printout:
+        """Return them sorted by the ``next`` or ``previous`` column, or in ``reverse``."""
+        if how == "reverse":
+            return replace(self, reverse=not self.reverse)
+        step = 1 if how == "next" else -1
+        return replace(self, order=COLUMNS[(COLUMNS.index(self.order) + step) % len(COLUMNS)])
+
+    def text(self, row: Printed) -> str:
+        """Return a value with its unit."""
+        return self.wish.figure.text_of(row.value)
+
+
+def parse_wanted(text: str) -> Callable[[Printout, Printed], bool]:
+    """Parse a filter: comparisons of the value, and parts of requests' names or values; all must match.
+
+    Raises:
+        InputError: a comparison has no number.
+    """
+    limits = [(_COMPARE[sign], _number(number)) for sign, number in _LIMIT.findall(text)]
+    words = _LIMIT.sub(" ", text).split()
+    if any(word[0] in "<>=!" for word in words):
+        raise InputError("a number is missing", help="such as `> 0.9`")
+
+    def fits(printout: Printout, row: Printed) -> bool:
+        told = f"{row.request} {printout.text(row)}"
+        return all(compare(row.value, limit) for compare, limit in limits) and all(word in told for word in words)
+
+    return fits
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"`{text}` is no number", help="such as `> 0.9`") from error

@@ -121,6 +121,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("break.toggle", "b", "breakpoint", "Set or remove a breakpoint here.", _BREAK, "break"),
         ("break.edit", "B", "conditional breakpoint", "Set a breakpoint with a condition.", _BREAK),
         ("break.watch", "w", "watch", "Watch a metric while you step.", _BREAK),
+        ("break.print", "$", "print values", "Print an expression at each hit of a breakpoint.", _BREAK),
         ("break.list", "ctrl+b", "all breakpoints", "List, enable, disable and delete breakpoints.", _BREAK),
         ("ask.whatif", "i", "what if", "Replay the run with this request routed elsewhere.", _LOOK),
         ("look.rank", "l", "rank requests", "Rank the requests; press again for the next metric.", _LOOK),

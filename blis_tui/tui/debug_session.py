@@ -10,7 +10,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Stop
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
-from blis_tui.debugger.traces import Tracer
+from blis_tui.debugger.traces import Printout, Tracer, parse_print, printed
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.history import Move, Progress
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Print
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
@@ -50,6 +51,7 @@ class DebugSession:
         breakpoints: where runs stop.
         document: the resolved experiment, as soon as it is known.
         summary: the whole run, as soon as it is known.
+        printout: an expression at each hit of a breakpoint, if the reader asked for one.
         visited: positions left by a jump, the latest last.
     """
 
@@ -60,6 +62,7 @@ class DebugSession:
         self.breakpoints: tuple[Breakpoint, ...] = ()
         self._watches: tuple[str, ...] = ()
         self._tracer: Tracer | None = None
+        self.printout: Printout | None = None
         self.visited: list[int] = []
         self.document: tuple[str, ...] = ()
         self.summary: Summary | None = None
@@ -94,6 +97,7 @@ class DebugSession:
             ranked=lambda: self._ranking(view),
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
             traces=() if self._tracer is None else self._tracer.traces,
+            printout=self.printout,
             document=self.document,
             summary=self.summary,
         )
@@ -250,6 +254,21 @@ class DebugSession:
         except BlisError as error:
             return error.message
         return self.debugger.ask(lambda simulation: watch.shown(simulation, moment.applied_records))
+
+    # ---- printed values ----
+
+    def read_print(self, text: str) -> Print:
+        """Parse what to print, and where. Raises ConditionError if it is invalid."""
+        return parse_print(text, self.experiment)
+
+    def print_values(self, wish: Print) -> Move:
+        """Find what an expression is at each hit of a breakpoint in the whole run, without moving."""
+        debugger = self.debugger
+        self.printout = None
+        until = debugger.frontier if debugger.failure is not None else None
+        rows = yield from printed(debugger.beginning(), wish, until)
+        self.printout = Printout(wish=wish, rows=rows)
+        return Stop("there")
 
     # ---- the whole run ----
 

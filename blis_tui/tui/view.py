@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
-    from blis_tui.debugger.traces import Trace
+    from blis_tui.debugger.traces import Printout, Trace
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -85,6 +85,8 @@ class View:
     """The figures that the reader watches, as written, and their values."""
     traces: tuple[Trace, ...] = ()
     """The values of those of them that are valid, after every event; as far as they are known yet."""
+    printout: Printout | None = None
+    """An expression at each hit of a breakpoint; None until the reader asks."""
     summary: Summary | None = None
     """The whole run, from its start to its end; None until it is known."""
     document: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ class View:
             and other.breakpoints == self.breakpoints
             and other.document is self.document
             and other.summary is self.summary
+            and other.printout is self.printout
             and other.selection.instance == self.selection.instance
         )
 

@@ -515,6 +515,12 @@ class Expression:
         text = f"{number:,.0f}" if number == int(number) else f"{number:,.3f}"
         return f"{text} {self.quantity.unit}".rstrip() if unit else text
 
+    def plain_text(self, number: float) -> str:
+        """Format a value for other programs: without unit and separators; empty = undefined."""
+        if self.quantity in (BOOLEAN, PHASE):
+            return self.text_of(number)
+        return "" if not isfinite(number) else repr(number).removesuffix(".0")
+
 
 def parse_condition(text: str, *, instances: int) -> Expression:
     """Parse a condition on a cluster with ``instances`` instances.

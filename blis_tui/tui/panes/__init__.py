@@ -101,6 +101,7 @@ PANES: Final = (
         title="Summary of the whole run",
         about="How the run went, and the event behind each figure",
     ),
+    PaneInfo(id="values", key="V", letter="v", name="Values", about="An expression at each hit of a breakpoint"),
     PaneInfo(id="sessions", key="S", letter="s", name="Sessions", about="What each session is doing, and its history"),
 )
 """The built-in panes, in the order of their tabs."""

@@ -19,6 +19,7 @@ from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
 from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.summary import WARNINGS, WORST, summarize
+from blis_tui.debugger.traces import AT, parse_wanted
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
 from blis_tui.tui.boxes import Box
@@ -30,6 +31,7 @@ from blis_tui.tui.panes.events import EventList
 from blis_tui.tui.panes.pane import KINDS, changes_of, copied, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.panes.timeline import Timeline
+from blis_tui.tui.panes.values import Arranged
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.stage import SIZES, Arrangement, Stage
 from blis_tui.tui.screens.windows import PromptScreen, Window, read_changes
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Printout
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Watch
@@ -582,6 +585,51 @@ class DebuggerScreen(Asking):
             put,
         )
 
+    def action_break_print(self) -> None:
+        """Ask for an expression and a breakpoint, and print the values at its hits."""
+
+        def find(text: str | None) -> None:
+            if text is not None:
+                self.activate("values")
+                self.go(self.session.print_values(self.session.read_print(text)), "finding hits")
+
+        stops = [one.text for one in self.session.breakpoints if one.enabled]
+        prompt = PromptScreen(
+            "Print values",
+            "An expression at each hit of a breakpoint: kv.utilization at preempted · ttft_ms at first-token",
+            value=f"kv.utilization{AT}{stops[0]}" if stops else "",
+            placeholder=f"kv.utilization{AT}preempted",
+            check=self.session.read_print,
+            doing="find them",
+        )
+        self.app.push_screen(prompt, find)
+
+    @on(Arranged)
+    def _arranged(self, message: Arranged) -> None:
+        if self.session.printout is not None:
+            self.session.printout = self.session.printout.arranged(message.how)
+            self.show_view()
+
+    def _filter_values(self, printout: Printout) -> None:
+        """Ask for a filter of the printed values."""
+
+        def use(text: str | None) -> None:
+            if text is not None:
+                self.session.printout = replace(printout, wanted=text.strip())
+                self.show_view()
+
+        about = "Comparisons of the value and parts of requests' names, which must all match: > 0.9 request_1"
+        prompt = PromptScreen(
+            "Filter values",
+            about,
+            value=printout.wanted,
+            placeholder="> 0.9",
+            check=parse_wanted,
+            doing="shows what matches",
+            without="shows all values",
+        )
+        self.app.push_screen(prompt, use)
+
     @on(Wanted)
     def _breakpoint_wanted(self, message: Wanted) -> None:
         place, own = message.place, len(self.session.breakpoints)
@@ -641,7 +689,10 @@ class DebuggerScreen(Asking):
             self.notify("All requests come from the same client, and none has a tenant.", markup=False)
 
     def action_look_filter(self) -> None:
-        """Ask for a filter of the event list."""
+        """Ask for a filter of the event list, or of the printed values where they are in use."""
+        if self.arrangement.active == "values" and self.session.printout is not None:
+            self._filter_values(self.session.printout)
+            return
         events = self.query_one(EventList)
         read = partial(parse_filter, tape=self.session.debugger.tape)
 
@@ -754,7 +805,9 @@ class DebuggerScreen(Asking):
         """Open the export window."""
         self.halt()
         breaks = [one.text for one in self.session.breakpoints if one.enabled]
-        self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot, breaks))
+        self.app.push_screen(
+            ExportScreen(self.session.debugger, self.app.export_screenshot, breaks, self.session.printout)
+        )
 
     # ---- the experiment ----
 
