@@ -21,7 +21,6 @@ from blis_tui.engine.stopped import BLOCKS, MAX_NUM_SEQS, PROMPTS, TOKENS
 from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.report import seen_gaps_us
 from blis_tui.results.stats import HistogramSamples
-from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from blis_tui.model.latencies import Latency
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import Report
+    from blis_tui.runs.simulation import Simulation
 
 WORST: Final = "worst"
 """The name of the worst request among the figures."""
@@ -82,6 +82,8 @@ def summarize(
     Raises:
         SimulationError: it cannot go on.
     """
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415  (the list of experiments needs none)
+
     simulation = Simulation(experiment, routes=routes)
     if not simulation.run(go_on=go_on):
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.cluster.state import FIGURES
-from blis_tui.debugger.summary import kind_of, request_of
+from blis_tui.debugger.summary import WORST, kind_of, request_of
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.results.conditions.breakpoints import CHANGE, about_request, about_session
 from blis_tui.results.conditions.language import quote
@@ -120,6 +120,12 @@ def changes_of(view: View, subject: Subject) -> str:
     return (kind.changes or kind.breaks)(view, subject.value)
 
 
+def _of_metric(view: View, path: str) -> str:
+    """Return what stops where a figure of the summary changes; for the worst request, at the events of its life."""
+    worst = request_of(view.summary, WORST) if path == WORST and view.summary is not None else None
+    return about_request(worst) if worst else kind_of(path) or "step"
+
+
 def _request_or_event(view: View, metric: str) -> Subject:
     """Return the request that a figure is of, else the present event, to which enter goes."""
     request = None if view.summary is None else request_of(view.summary, metric)
@@ -167,7 +173,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "metric": Kind(
             path=_itself,
             breaks=lambda view, value: kind_of(value) or f"event {max(view.moment.event, 1)}",
-            changes=lambda _, value: kind_of(value) or "step",
+            changes=_of_metric,
             explains=_request_or_event,
             picks=lambda _, value, go: Picked(metric=value, go=go),
         ),

@@ -105,7 +105,7 @@ def _warnings(summary: Summary, width: int, chosen: str | None) -> list[Line]:
     lines = _about(f"{WARNINGS}.0", chosen, (key, "$warning bold"), told)
     if others:
         figures = [Figure(f"{WARNINGS}.{at}", one.id) for at, one in enumerate(others, 1)]
-        lines += _figures("and", figures, width, chosen, between=", ")
+        lines += _figures("also", figures, width, chosen, between=", ")
     return lines
 
 
