@@ -62,7 +62,7 @@ def first_paint_s(*command: str) -> float:
 
 
 def app(experiment: blis_tui.Experiment) -> BlisApp:
-    return BlisApp(Start(experiment=experiment, source=experiment.name))
+    return BlisApp(Start(experiment=experiment, source=experiment.name, at="0"))
 
 
 class Watcher:

@@ -105,6 +105,10 @@ async def debugger(studio: Studio) -> None:
     await studio.press("end", "g", *STEP, "enter", "2", "down", "3")
 
 
+async def summary(_studio: Studio) -> None:
+    """How a run went, as the debugger opens it."""
+
+
 async def narrow(studio: Studio) -> None:
     """The life of the slowest request on a small terminal."""
     await studio.press("end", "3", "enter", "g", *"3300", "enter", "3")
@@ -173,6 +177,7 @@ async def observing(studio: Studio) -> None:
 
 SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, int], str]]] = {
     "home": (home, NORMAL, ""),
+    "summary": (summary, NORMAL, "kv-pressure"),
     "debugger": (debugger, NORMAL, "kv-pressure"),
     "debugger-narrow": (narrow, NARROW, "kv-pressure"),
     "why": (why, NORMAL, "kv-pressure"),
@@ -232,7 +237,8 @@ async def screenshot(name: str) -> str:
             twin=compare_with_simulation(recording, loaded, experiment), recording=recording, source=experiment
         )
     elif loaded:
-        start = Start(experiment=loaded, source=experiment, breaks=breaks)
+        at = None if name == "summary" else "start"
+        start = Start(experiment=loaded, source=experiment, at=at, breaks=breaks)
     app = BlisApp(start)
     async with app.run_test(size=size) as pilot:
         studio = Studio(app, pilot)

@@ -14,7 +14,7 @@ from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.output.result_files import write_tree
 from blis_tui.results.conditions.breakpoints import FIRST, KEYWORDS
-from blis_tui.results.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
+from blis_tui.results.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, PHASE, REQUEST_FIGURES
 from blis_tui.tui.actions import ACTIONS, shown_key
 
 _NOTE: Final = "<!-- Made by `make docs` from the tables in the code. Do not edit. -->\n"
@@ -22,6 +22,10 @@ _KEYS: Final = """\
 Every action has a name by which its keys can be changed: write lines such as `step.event: n, j` into `keys.yaml` in
 the configuration folder (`~/.config/blis-tui` on Linux; `BLIS_TUI_CONFIG_DIR` overrides it). `h` (and `?`, where
 it does not ask why) shows the keys of a screen, `ctrl+p` finds an action by its title."""
+_REQUESTS = (
+    '`request_12.NAME`, or with any name `request["chat 3"].NAME`; phases are compared with texts in quotes.'
+    " Before it arrives and after it ends, its phase is `none` and its numbers are 0."
+)
 _GRAMMAR: Final = """\
 `kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,
 `+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), text in quotes, and names. A condition on the
@@ -95,6 +99,17 @@ def _conditions() -> str:
         *(
             f"| `{one.name}` | {one.unit} | {one.meaning} | {'x' if one.of_instance else ''} |"
             for one in FIGURES.values()
+        ),
+        "",
+        "### A request after an event",
+        "",
+        _REQUESTS,
+        "",
+        "| name | unit | meaning |",
+        "|---|---|---|",
+        *(
+            f"| `{name}` | {'text' if one.quantity == PHASE else one.quantity.unit} | {one.meaning} |"
+            for name, one in REQUEST_FIGURES.items()
         ),
         "",
         "### The event itself",

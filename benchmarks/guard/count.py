@@ -126,7 +126,7 @@ def debugger(count: Count) -> None:
 
         # As it was at the anchor.
         experiment = load("quickstart", overrides={"latency": "roofline", "policy.batching": {"kind": "blis"}})
-        app = BlisApp(Start(experiment=experiment, source=experiment.name))
+        app = BlisApp(Start(experiment=experiment, source=experiment.name, at="0"))
         async with app.run_test(size=(140, 40)) as pilot:
             await pilot.pause()
             await pilot.press("right_square_bracket")

@@ -63,6 +63,7 @@ NEIGHBOURS: Final[Mapping[str, str]] = {
     "shrink": "golden",
     "whatif": "diff",
     "bundle": "run",
+    "values": "run",
     "serve-api": "serve",
     "upgrade": "check",
     "lsp": "spec",

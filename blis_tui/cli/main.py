@@ -34,6 +34,7 @@ COMMANDS: Final = {
         "Run an OpenAI-compatible server that answers at simulated times.",
     ),
     "diff": ("blis_tui.cli.diff", "diff", "Compare two experiments and their results."),
+    "values": ("blis_tui.cli.values", "values", "Print an expression at each hit of a breakpoint."),
     "whatif": ("blis_tui.cli.whatif", "whatif", "Reroute one request and show what that changes."),
     "workload": ("blis_tui.cli.workload", "workload", "Describe, convert, combine and fit workloads and traces."),
     "bundle": ("blis_tui.cli.bundle", "bundle", "Pack a run into one file that can be opened elsewhere."),

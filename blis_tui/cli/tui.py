@@ -52,8 +52,9 @@ class _Studied:
 @click.argument("source", metavar="[SPEC|STUDY]", required=False, shell_complete=completion.experiments)
 @click.option(
     "--at",
-    metavar="EVENT|TIME|REQUEST",
-    help="Start at an event (1234), a time (1.5s, 20ms, 300us) or a request (its name).",
+    metavar="PLACE",
+    help="Open at an event (1234), a time (1.5s, 20ms, 300us), a request (its name), `start` or `end`. [default: the "
+    "end, with the summary of the run]",
 )
 @click.option(
     "--break", "breaks", metavar="CONDITION", multiple=True, help="Set a breakpoint, such as `preempted`; repeatable."

@@ -266,6 +266,11 @@ class Debugger:
         yield from self._go_to_event(event)
         return self._end() if self.event < event else Stop("there")
 
+    def to_end(self) -> Move:
+        """Go to the last event of the run."""
+        yield from self._go_to_event(self.frontier)
+        return (yield from self.run())
+
     def seek_time(self, time_us: int) -> Move:
         """Go to the last event at or before a time."""
         if self.tape.at_time(time_us) < self.frontier or self.complete:
@@ -347,6 +352,14 @@ class Debugger:
         found, hits = yield from self._replay.last_hit(watch, self.event - 1)
         yield from self.seek(found)
         return Stop("breakpoint", hits) if found else Stop("start")
+
+    def first_time(self, holds: Callable[[Simulation], bool]) -> Generator[Progress, None, int]:
+        """Find the first recorded event after which something holds that then goes on to hold, without moving."""
+        return (yield from self._replay.first_time(holds, self.frontier))
+
+    def beginning(self) -> Simulation:
+        """Return another simulation of the run, before its first event, for the caller alone."""
+        return self._replay.beginning()
 
     # ---- implementation ----
 

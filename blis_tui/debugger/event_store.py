@@ -9,7 +9,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import fields
+from itertools import islice
 from operator import add
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
@@ -427,6 +429,14 @@ class EventStore:
             event += move
         return 0
 
+    def longest_queue(self) -> int:
+        """Return the first step after which most requests waited; the last event if there is no step."""
+        waiting = self._steps[StepRow._fields.index("all_waiting") :: _STEP_WIDTH]
+        if not waiting:
+            return len(self)
+        steps = (event for event, kind in enumerate(self._kinds, 1) if kind == STEP)
+        return next(islice(steps, waiting.index(max(waiting)), None))
+
     # ---- requests ----
 
     @property
@@ -629,3 +639,32 @@ def text_fields(kind: str) -> frozenset[str]:
     """Return the names of a kind's fields that hold text."""
     known = RECORD_KINDS.get(kind)
     return frozenset() if known is None else frozenset(one.name for one in fields(known) if one.type in ("str", str))
+
+
+# ---- which events did something ----
+
+CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
+    {
+        "admitted": lambda step: step.admitted,
+        "scheduled": lambda step: step.admitted,
+        "preempted": lambda step: step.preempted,
+        "first-token": lambda step: step.first_tokens,
+        "completed": lambda step: step.completed,
+        "stalled": lambda step: step.stalled,
+        "prefill": lambda step: step.prefill_tokens,
+        "decode": lambda step: step.decode_requests,
+    }
+)
+"""Actions of a step, each with the function that counts them."""
+
+
+def of_kind(kind: str, tape: EventStore) -> Callable[[EventRow], bool]:
+    """Return a predicate for events of a kind, and steps that did it."""
+    count = CHANGES.get(kind)
+    if count is None:
+        return lambda row: tape.has(row.event, kind)
+
+    def matches(row: EventRow) -> bool:
+        return count(tape.step(row.step)) > 0 if row.step >= 0 else tape.has(row.event, kind)
+
+    return matches

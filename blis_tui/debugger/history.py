@@ -235,12 +235,36 @@ class Replay:
         twin.run(max_events=event - 1 - twin.events)
         return twin
 
+    def beginning(self) -> Simulation:
+        """Return a simulation of the run before its first event, for the caller alone."""
+        return self._twin.twin(self._history.before(0).mark)
+
     def remember(self, event: int, done: EventDetails) -> EventDetails:
         """Cache an event's details, and evict the least recently used ones."""
         self._done[event] = done
         if len(self._done) > _REMEMBERED:
             self._done.popitem(last=False)
         return done
+
+    def first_time(self, holds: Callable[[Simulation], bool], last: int) -> Generator[Progress, None, int]:
+        """Find the first event up to ``last`` after which something holds that then goes on to hold.
+
+        Returns:
+            The event; ``last`` if it does not hold before.
+        """
+        twin, history = self.beginning(), self._history
+        low, high = 0, bisect_right(history.events, last) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            history.return_to(twin, history.events[middle])
+            yield Progress(twin.events, twin.now_us, None)
+            low, high = (low, middle - 1) if holds(twin) else (middle, high)
+        history.return_to(twin, history.events[low])
+        while not holds(twin) and twin.events < last:
+            twin.run(max_events=1)
+            if not twin.events % SLICE:
+                yield Progress(twin.events, twin.now_us, None)
+        return twin.events
 
     def last_hit(self, watch: Watch, last: int) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
         """Find the latest event up to ``last`` at which a breakpoint stops; 0 if there is none."""
@@ -291,7 +315,8 @@ class Stop:
     """How a move ended.
 
     ``reason``: ``there`` (the target was reached), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
-    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended before the target was found).
+    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended before the target was found), ``unchanged``
+    (nothing changes there, and the position is where it was).
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Places in a run, in the form that users write: ``1234``, ``1.5s``, ``request_12``."""
+"""Places in a run, in the form that users write: ``1234``, ``1.5s``, ``request_12``, ``start``, ``end``."""
 
 from __future__ import annotations
 
@@ -18,29 +18,34 @@ _EVENT: Final = re.compile(r"(?:event\s*)?#?([0-9][0-9_,]*)\Z")
 _INSTANCE: Final = re.compile(r"(?:instance\s*|i)?([0-9]{1,18})\Z")
 _UNITS_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 _FURTHEST: Final = 1 << 62
+START, END = "start", "end"
+"""Words for the two ends of a run; a request of such a name is written with ``request`` before it."""
 _SHOWN: Final = 60
 """Maximum number of characters of an invalid text that a message quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place to go to: exactly one of the three fields is set."""
+    """A place to go to: exactly one of the fields is set."""
 
     event: int | None = None
     time_us: int | None = None
     request: str | None = None
+    end: bool = False
 
     def move(self, run: Debugger | Lockstep) -> Move:
         """Return the move to this place, of one run or of two side by side."""
         if self.event is not None:
             return run.seek(self.event)
+        if self.end:
+            return run.to_end()
         if self.time_us is not None:
             return run.seek_time(self.time_us)
         return run.seek_request(self.request or "")
 
 
 def parse_place(text: str) -> Place:
-    """Parse a place: an event number, a time with its unit, or otherwise a request's name.
+    """Parse a place: an event number, a time with its unit, ``start``, ``end``, or otherwise a request's name.
 
     Raises:
         InputError: the text is empty, or the number is too large.
@@ -48,6 +53,8 @@ def parse_place(text: str) -> Place:
     text = text.strip()
     if not text:
         raise InputError("no place is given", help="an event (1234), a time (1.5s, 200ms, 300us) or a request's name")
+    if text in (START, END):
+        return Place(event=0) if text == START else Place(end=True)
     time = _TIME.match(text)
     if time is not None:
         number, unit = time.groups()

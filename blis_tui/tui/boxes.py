@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from blis_tui.base.classes import dataclass
-from blis_tui.tui.panes.pane import Room, copied
+from blis_tui.tui.panes.pane import KINDS, Room, changes_of, copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,10 @@ class Box(Widget, can_focus=True):
     def at_cursor(self) -> Subject | None:
         """Return what keys are about, an event, a request, an instance or a session; None = what is selected."""
         return None
+
+    def changes(self) -> str:
+        """Return the breakpoint that stops where what the cursor is on changes; empty = as its kind says."""
+        return ""
 
     def copied(self, *, path: bool) -> str:  # noqa: ARG002  (subclasses use it)
         """Return the value at the cursor or its path; empty = what is copied of :meth:`at_cursor`."""
@@ -249,6 +253,16 @@ class RowsBox(Box):
     def at_cursor(self) -> Subject | None:
         """Return what the pane says that its cursor is about."""
         return None if self.view is None else self.pane.points(self.view, self._rows.cursor)
+
+    def changes(self) -> str:
+        """Return what the pane says of the cursor's line."""
+        rows = self._rows
+        if self.view is None:
+            return ""
+        own = self.pane.changes(self.view, rows.cursor)
+        if own or rows.cursor is None or KINDS[rows.cursor.kind].changes is None:
+            return own
+        return changes_of(self.view, rows.cursor)
 
     def copied(self, *, path: bool) -> str:
         """Return what is copied of the cursor's line."""

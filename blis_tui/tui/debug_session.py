@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.history import Stop
 from blis_tui.debugger.saved_sessions import Session
+from blis_tui.debugger.summary import setting
+from blis_tui.debugger.traces import Printout, Tracer, parse_print, printed
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
@@ -20,11 +23,14 @@ from blis_tui.tui.panes.request import ranked_requests
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.debugger.history import Move, Progress
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Print
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
@@ -43,8 +49,9 @@ class DebugSession:
         driver: moves the run.
         selection: what the reader has selected.
         breakpoints: where runs stop.
-        watches: figures shown all the time, as written.
         document: the resolved experiment, as soon as it is known.
+        summary: the whole run, as soon as it is known.
+        printout: an expression at each hit of a breakpoint, if the reader asked for one.
         visited: positions left by a jump, the latest last.
     """
 
@@ -53,9 +60,12 @@ class DebugSession:
         self.driver = Driver(self.debugger)
         self.selection = Selection()
         self.breakpoints: tuple[Breakpoint, ...] = ()
-        self.watches: tuple[str, ...] = ()
+        self._watches: tuple[str, ...] = ()
+        self._tracer: Tracer | None = None
+        self.printout: Printout | None = None
         self.visited: list[int] = []
         self.document: tuple[str, ...] = ()
+        self.summary: Summary | None = None
         self._ranked: tuple[object, Sequence[Ranked]] = (None, ())
 
     @property
@@ -86,7 +96,10 @@ class DebugSession:
             latencies=debugger.latencies,
             ranked=lambda: self._ranking(view),
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
+            traces=() if self._tracer is None else self._tracer.traces,
+            printout=self.printout,
             document=self.document,
+            summary=self.summary,
         )
         return view
 
@@ -104,6 +117,7 @@ class DebugSession:
         request: str | None = None,
         instance: int | None = None,
         session: str | None = None,
+        metric: str | None = None,
     ) -> None:
         """Select something; unnamed parts of the selection stay."""
         selection = self.selection
@@ -115,6 +129,8 @@ class DebugSession:
             selection = replace(selection, instance=None if instance < 0 else instance)
         if session is not None:
             selection = replace(selection, session=session)
+        if metric is not None:
+            selection = replace(selection, metric=metric)
         self.selection = selection
 
     def rank(self) -> None:
@@ -201,6 +217,32 @@ class DebugSession:
 
     # ---- watches ----
 
+    @property
+    def watches(self) -> tuple[str, ...]:
+        """Figures shown all the time, as written."""
+        return self._watches
+
+    @watches.setter
+    def watches(self, texts: tuple[str, ...]) -> None:
+        self._watches = texts
+        figures = []
+        for text in texts:
+            try:
+                figures.append(self.read_watch(text))
+            except BlisError:  # its line says why
+                continue
+        self._tracer = Tracer(self.debugger.beginning(), figures) if figures else None
+
+    @property
+    def trails(self) -> bool:
+        """Whether the values of watches are not known yet after all recorded events."""
+        return self._tracer is not None and self._tracer.until < self.debugger.frontier
+
+    def trace(self) -> Generator[Progress, None, None]:
+        """Find the values of watches after all recorded events."""
+        if self._tracer is not None:
+            yield from self._tracer.follow(self.debugger.frontier)
+
     def read_watch(self, text: str) -> Expression:
         """Parse a watch. Raises ConditionError if it is invalid."""
         return parse_expression(text, instances=self.experiment.instance_numbers)
@@ -212,6 +254,21 @@ class DebugSession:
         except BlisError as error:
             return error.message
         return self.debugger.ask(lambda simulation: watch.shown(simulation, moment.applied_records))
+
+    # ---- printed values ----
+
+    def read_print(self, text: str) -> Print:
+        """Parse what to print, and where. Raises ConditionError if it is invalid."""
+        return parse_print(text, self.experiment)
+
+    def print_values(self, wish: Print) -> Move:
+        """Find what an expression is at each hit of a breakpoint in the whole run, without moving."""
+        debugger = self.debugger
+        self.printout = None
+        until = debugger.frontier if debugger.failure is not None else None
+        rows = yield from printed(debugger.beginning(), wish, until)
+        self.printout = Printout(wish=wish, rows=rows)
+        return Stop("there")
 
     # ---- the whole run ----
 
@@ -236,6 +293,26 @@ class DebugSession:
             if composed.spec_sha256 == experiment.sha256:
                 return composed
         return None
+
+    def to_metric(self, path: str) -> Move:
+        """Go to the event that set a figure of the summary; what is not recorded yet is recorded first."""
+        if self.summary is None:
+            return (yield from self.debugger.to_end())
+        if not self.debugger.complete:
+            yield from self.debugger.to_end()
+        found = yield from setting(self.debugger, self.summary, path)
+        self.select(request=found.request)
+        return (yield from self.debugger.seek(found.event))
+
+    def to_change(self, text: str, *, back: bool) -> Move:
+        """Go to the next hit of a breakpoint, or back to the last one; without one, stay."""
+        debugger, here = self.debugger, self.debugger.event
+        watch = Watch((self.read_breakpoint(text),))
+        stop = yield from (debugger.run_back(watch) if back else debugger.run(watch))
+        if stop.reason == "breakpoint":
+            return stop
+        yield from debugger.seek(here)
+        return Stop("unchanged")
 
     # ---- visited positions ----
 

@@ -23,8 +23,15 @@ SLICE_S: Final = 0.008
 """Share of a tick for the simulation, in seconds; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
 """Interval of ticks, in seconds."""
+TRACE_S: Final = 1 / 30
+"""Interval of ticks in which values of watches are found, in seconds."""
 GOING: Final = "going there"
 """Label of a move to a place that the user named."""
+TO_END: Final = "to the end"
+"""Label of a move to the last event."""
+TO_LAST_CHANGE: Final = "to the last change"
+TO_NEXT_CHANGE: Final = "to the next change"
+"""Labels of moves to where something changes."""
 TO_BREAKPOINT: Final = "to the next breakpoint"
 """Label of a move to the next hit."""
 BACK_TO_BREAKPOINT: Final = "back to a breakpoint"

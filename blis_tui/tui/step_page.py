@@ -110,16 +110,12 @@ def step_page(
 
 def _event_at(experiment: Experiment, place: Place | None) -> int:
     debugger = Debugger(experiment)
-    stop = run_to_stop(debugger.seek(_END) if place is None else place.move(debugger))
+    stop = run_to_stop(debugger.to_end() if place is None else place.move(debugger))
     if place is not None and stop.reason == "unknown":
         raise InputError(f"the run has no request `{printable(place.request or '')}`")
-    if place is not None and stop.reason != "there":
+    if place is not None and not place.end and stop.reason != "there":
         raise InputError(f"the run ends after {plural(debugger.event, 'event')}, at {time_text(debugger.time_us)}")
     return debugger.event
-
-
-_END: Final = 1 << 62
-"""An event beyond the end of any run."""
 
 
 def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:

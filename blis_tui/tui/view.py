@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from textual.message import Message
 
 from blis_tui.base.classes import dataclass
+from blis_tui.debugger.summary import WORST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Printout, Trace
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -50,6 +53,8 @@ class Selection:
     """The figure of the ranking, a key of ``ranking.ORDERS``."""
     measure: str = "load"
     """The measure of the fleet map, a key of ``fleet.MEASURES``."""
+    metric: str = WORST
+    """The figure of the summary, by its path in the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,12 @@ class View:
     """The latest result of the checks, which may be of an earlier position; None before the first."""
     watches: tuple[tuple[str, str], ...] = ()
     """The figures that the reader watches, as written, and their values."""
+    traces: tuple[Trace, ...] = ()
+    """The values of those of them that are valid, after every event; as far as they are known yet."""
+    printout: Printout | None = None
+    """An expression at each hit of a breakpoint; None until the reader asks."""
+    summary: Summary | None = None
+    """The whole run, from its start to its end; None until it is known."""
     document: tuple[str, ...] = ()
     """The resolved experiment, as ``blis-tui spec resolve`` writes it; empty until it is known."""
 
@@ -94,18 +105,22 @@ class View:
             and other.playing == self.playing
             and other.breakpoints == self.breakpoints
             and other.document is self.document
+            and other.summary is self.summary
+            and other.printout is self.printout
             and other.selection.instance == self.selection.instance
         )
 
 
 @dataclass(kw_only=True)
 class Picked(Message):
-    """The reader has selected an event, a request, an instance or a session, by a click or a pane's cursor."""
+    """The reader has selected something, by a click or a pane's cursor."""
 
     event: int | None = None
     request: str | None = None
     instance: int | None = None
     session: str | None = None
+    metric: str | None = None
+    """A figure of the summary."""
     go: bool = False
     """Whether to go there (a double click, or enter)."""
 

@@ -139,7 +139,7 @@ async def debugging(
     *,
     size: tuple[int, int] = NORMAL,
     requests: int | None = 60,
-    at: str | None = None,
+    at: str | None = "start",
     breaks: tuple[str, ...] = (),
     at_once: bool = False,
 ) -> AsyncIterator[Debugging]:

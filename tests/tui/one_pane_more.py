@@ -49,7 +49,7 @@ async def _look() -> None:
     action = named("pane.echo")
     print(action.keys, action.help)
     print([row for row in pages()["keys.md"].splitlines() if "pane.echo" in row])
-    app = BlisApp(Start(experiment=blis_tui.load("quickstart"), source="quickstart"))
+    app = BlisApp(Start(experiment=blis_tui.load("quickstart"), source="quickstart", at="start"))
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press("n", "E")

@@ -410,13 +410,13 @@ async def test_a_session_is_remembered() -> None:
     session = load_session("kv-pressure")
     assert session.position_event == 100
     assert session.breakpoints == (("preempted", True),)
-    async with debugging() as again:
+    async with debugging(at=None) as again:
         assert [one.text for one in again.session.breakpoints] == ["preempted"]
         assert again.session.watches == ("waiting",)
-        assert again.screen.arrangement.active == "kv"
+        assert again.screen.arrangement.active == "summary"
         assert again.screen.arrangement.size == "tall"
         assert again.session.driver.speed.text() == "2,000 events/s"
-        assert again.event == 0
+        assert again.debugger.at_end
         assert "event 100" in again.said()
         await again.press("backspace")
         assert again.event == 100
@@ -425,7 +425,9 @@ async def test_a_session_is_remembered() -> None:
 async def test_what_was_remembered_may_make_no_sense_any_more() -> None:
     async with debugging("quickstart", requests=20) as here:
         here.session.put("instance 1 preempted")
-    app = BlisApp(Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart"))
+    app = BlisApp(
+        Start(experiment=blis_tui.load("quickstart", set={"cluster.instances": 1}), source="quickstart", at="start")
+    )
     async with app.run_test(size=NARROW) as pilot:
         await pilot.pause()
         assert isinstance(app.screen, DebuggerScreen)
@@ -701,7 +703,7 @@ async def test_windows_without_a_field_are_left_by_the_key_that_leaves_screens()
 
 async def test_what_was_said_of_a_screen_is_gone_with_it() -> None:
     async with debugging(at="100") as here:
-        side = DebuggerScreen(experiment("kv-pressure", 60), source="kv-pressure")
+        side = DebuggerScreen(experiment("kv-pressure", 60), source="kv-pressure", at="start")
         await here.app.push_screen(side)
         here.app.notify("backspace goes there")
         await settle(here.pilot)

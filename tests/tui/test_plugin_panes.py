@@ -46,7 +46,7 @@ def test_they_stand_behind_the_others_with_a_free_letter() -> None:
 async def test_the_pane_shows_its_lines_and_leads_to_events() -> None:
     experiment = loaded()
     expected = text_of(_presented(experiment, width=60))
-    app = BlisApp(Start(experiment=experiment, source="prefix-routing"))
+    app = BlisApp(Start(experiment=experiment, source="prefix-routing", at="start"))
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         screen = app.screen
@@ -70,7 +70,7 @@ def _presented(experiment: blis_tui.Experiment, width: int) -> list[Line]:
 
 
 async def test_a_key_that_is_taken_stays_what_it_was(tmp_path: Path) -> None:
-    app = BlisApp(Start(experiment=loaded(edited(tmp_path, 'key="P"', 'key="n"')), source="prefix-routing"))
+    app = BlisApp(Start(experiment=loaded(edited(tmp_path, 'key="P"', 'key="n"')), source="prefix-routing", at="start"))
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         screen = app.screen
@@ -105,7 +105,7 @@ def test_a_pane_that_fails_says_where(tmp_path: Path) -> None:
 async def test_a_line_that_cannot_be_shown_or_picked_costs_its_pane_only(
     old: str, new: str, told: str, tmp_path: Path
 ) -> None:
-    app = BlisApp(Start(experiment=loaded(edited(tmp_path, old, new)), source="prefix-routing"))
+    app = BlisApp(Start(experiment=loaded(edited(tmp_path, old, new)), source="prefix-routing", at="start"))
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         screen = app.screen

@@ -42,7 +42,7 @@ async def test_it_is_kept_and_said_once_where(lab: Path, capfd: pytest.CaptureFi
     (lab / "own.py").write_text(SCRIPT, encoding="utf-8")
     changed = {"policy.routing": "chatty", "workload.requests": 20}
     experiment = blis_tui.load("quickstart", set=changed, plugins=[lab / "own.py"])
-    app = BlisApp(Start(experiment=experiment, source="quickstart"))
+    app = BlisApp(Start(experiment=experiment, source="quickstart", at="start"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await settle(pilot)
         await press(pilot, "p")

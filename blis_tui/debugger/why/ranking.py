@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.lifespans import read_life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.lifespans import RequestLife
@@ -40,7 +41,7 @@ class Order:
     title: str
     scope: str
     """The requests that have the figure."""
-    read: Callable[[RequestLife, _Steps], int | None]
+    read: Callable[[RequestLife, Steps], int | None]
     """Returns the figure of a life; None if it has none."""
 
 
@@ -55,7 +56,7 @@ def ranking(tape: EventStore, by: str, here: Position, count: int | None = None)
     """
     if by == "e2e":
         return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
-    steps = _Steps(tape, here.settled)
+    steps = Steps(tape, here.settled)
     found: list[Ranked] = []
     for name in tape.names():
         life = read_life(tape, name, here.event, here.settled)
@@ -73,7 +74,7 @@ def _largest_first(ranked: Ranked) -> int:
 _NO_STEPS: Final = (array("q"), array("q"))
 
 
-class _Steps:
+class Steps:
     """Starts and durations of the steps of each instance whose results are in effect."""
 
     def __init__(self, tape: EventStore, settled: int) -> None:
@@ -97,17 +98,17 @@ class _Steps:
 # ---- the figures ----
 
 
-def _e2e(life: RequestLife, _steps: _Steps) -> int | None:
+def _e2e(life: RequestLife, _steps: Steps) -> int | None:
     end = life.end
     return None if end is None or end.what != "completed" else end.second
 
 
-def _ttft(life: RequestLife, _steps: _Steps) -> int | None:
+def _ttft(life: RequestLife, _steps: Steps) -> int | None:
     first = life.first_token
     return None if first is None else first.second
 
 
-def _tpot(life: RequestLife, _steps: _Steps) -> int | None:
+def _tpot(life: RequestLife, _steps: Steps) -> int | None:
     """Return the time per output token as in the report, rounded to microseconds."""
     end, first = life.end, life.first_token
     if end is None or end.what != "completed" or first is None or end.first < 2:
@@ -116,36 +117,34 @@ def _tpot(life: RequestLife, _steps: _Steps) -> int | None:
     return (2 * (end.second - first.second) + gaps) // (2 * gaps)
 
 
-def _longest_gap(life: RequestLife, steps: _Steps) -> int | None:
-    """Return the longest time between two tokens at the engine, of the tokens that the request has."""
-    longest = -1
-    token_us: int | None = None
+def token_times_us(life: RequestLife, steps: Steps) -> Iterator[int]:
+    """Yield when each of the tokens that a request has was computed, at the engine."""
     decodes = {span.start_us: span for span in life.spans if span.what == "decode" and not span.gone}
     handed = next((span for span in decodes.values() if span.handed), None)
     # If a preemption discards the output, only the tokens of the last attempt are left.
     kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
     for start_us in (one for one in kept if one >= life.began_us):
-        if token_us is not None:
-            longest = max(longest, start_us - token_us)
-        token_us = start_us
+        yield start_us
         span = decodes.get(start_us) or handed
         if span is None:
             continue
         starts, durations = steps.of(span.instance)
         for place in range(bisect_left(starts, span.start_us), bisect_left(starts, span.end_us)):
             if not any(since <= starts[place] < until for since, until in life.stalls):
-                end_us = starts[place] + durations[place]
-                longest = max(longest, end_us - token_us)
-                token_us = end_us
-    return None if longest < 0 else longest
+                yield starts[place] + durations[place]
 
 
-def _queued(life: RequestLife, _steps: _Steps) -> int | None:
+def _longest_gap(life: RequestLife, steps: Steps) -> int | None:
+    """Return the longest time between two tokens at the engine, of the tokens that the request has."""
+    return max((after - before for before, after in pairwise(token_times_us(life, steps))), default=None)
+
+
+def _queued(life: RequestLife, _steps: Steps) -> int | None:
     waits = [span.duration_us for span in life.spans if span.what == "wait"]
     return sum(waits) if any(one.what == "queued" for one in life.entries) else None
 
 
-def _preemptions(life: RequestLife, _steps: _Steps) -> int | None:
+def _preemptions(life: RequestLife, _steps: Steps) -> int | None:
     return len(life.preemptions) or None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from math import isfinite
+from math import isfinite, isnan, nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
@@ -20,6 +20,7 @@ from blis_tui.results.conditions.language import (
     check_instance,
     check_length,
     parse_condition,
+    parse_expression,
     unquoted,
 )
 from blis_tui.results.conditions.vocabulary import TIME_UNITS, State, instance_of, involves, names_request
@@ -229,6 +230,41 @@ class Holds:
                 shown = quantity_text(value, one.quantity.unit)
                 values.append(shown if len(numbers) == 1 else f"{one.text}: {shown}")
         return f"{self.condition} {says}" + (f" ({', '.join(values)})" if values else "")
+
+
+class _Change:
+    """Stops whenever a figure has another value than before; an event in which it is undefined changes nothing."""
+
+    def __init__(self, figure: Expression) -> None:
+        self._figure = figure
+        self._before = nan
+
+    def reset(self, simulation: ObservedSimulation) -> None:
+        self._before = self._figure.measure(simulation, ())
+
+    def check(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:
+        now, before = self._figure.measure(simulation, records), self._before
+        if now == before or isnan(now):
+            return ""
+        self._before = now
+        text = self._figure.text_of
+        return f"{self._figure} is {text(now)}" + ("" if isnan(before) else f", it was {text(before)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A figure or a condition that changes."""
+
+    figure: Expression
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The kinds of record that its names depend on."""
+        return self.figure.needs
+
+    def probe(self) -> Probe:
+        """Create a probe that stops at each event that changes it."""
+        return _Change(self.figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +532,19 @@ def _event(reader: _Reader) -> Condition:
     return Reaches("event", number, f"event {number:,}")
 
 
+def _change(text: str, start: int, experiment: Known) -> Condition:
+    """Read the figure behind the word ``change``; errors are at their places in the whole text."""
+    figure = " " * start + text[start:]
+    try:
+        return Changes(parse_expression(figure, instances=experiment.instance_numbers))
+    except ConditionError as error:
+        raise ConditionError(error.message, text, error.column, error.end_column, help=error.help) from error
+
+
+def _no_figure(reader: _Reader) -> Condition:
+    raise ConditionError("a metric is missing", reader.text, len(reader.text), help="such as `change kv.used`")
+
+
 def _invariant(reader: _Reader) -> Condition:  # noqa: ARG001  (the signature of all readers)
     return Breaks()
 
@@ -550,12 +599,15 @@ class Keyword:
     read: Callable[[_Reader], Condition]
 
 
+CHANGE: Final = "change"
+
 KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
         "first": Keyword("first preemption", f"the next {', '.join(FIRST)}, slo-miss or other kind, once", _first),
         "request": Keyword("request NAME [KIND]", "any event of a request", _request),
         "instance": Keyword("instance NUMBER [KIND]", "any event on an instance", _instance),
         "session": Keyword("session NAME", "each call of a session, when it is sent", _session),
+        CHANGE: Keyword("change kv.used", "each event that changes a metric or a condition", _no_figure),
         "time": Keyword("time 1.5s", "the first event at or after a time", _time),
         "event": Keyword("event 1234", "an event by its number", _event),
         "slo-miss": Keyword("slo-miss [ttft 250ms] [e2e 2s]", "a request that takes longer than its bound", _slo_miss),
@@ -573,6 +625,8 @@ def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
     """
     check_length(text)
     words = list(_WORD.finditer(text))
+    if words and words[0].group() == CHANGE and len(words) > 1:
+        return Breakpoint(text=text.strip(), condition=_change(text, words[0].end(), experiment))
     if not words:
         hint = "write one, such as `preempted`, `first timeout`, `time 1.5s` or `kv.utilization > 90%`"
         raise ConditionError("no breakpoint is given", text, len(text), help=hint)

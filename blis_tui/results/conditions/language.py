@@ -13,8 +13,9 @@ From loose to tight, as in Python::
     or    and    not    < <= > >= == !=    + -    * /    -
 
 and within them numbers (``3``, ``1.5s``, ``250ms``, ``300us``, ``90%``), quoted texts, names, ``instance[0].NAME`` for
-the figure of one instance, and parentheses. Compatibility is checked before anything runs: times with times, shares
-with shares, counts with counts, and a plain number with everything (in the other's unit).
+the figure of one instance, ``request_12.NAME`` or ``request["any name"].NAME`` for that of a request, and parentheses.
+Compatibility is checked before anything runs: times with times, shares with shares, counts with counts, phases with
+quoted texts, and a plain number with everything (in the other's unit).
 
 A comparison is false if one side does not exist: a division by zero, or a fact that the event does not have. ``kind``
 and ``request`` have one value for each record of the event: ``==`` asks whether any of them is the text, ``!=`` whether
@@ -42,6 +43,9 @@ from blis_tui.results.conditions.vocabulary import (
     BOOLEAN,
     EVENT_NUMBERS,
     EVENT_TEXTS,
+    PHASE,
+    PHASES,
+    REQUEST_FIGURES,
     TEXT,
     TIME_UNITS,
     Quantity,
@@ -166,6 +170,11 @@ def tokens(text: str) -> list[Token]:
 def unquoted(text: str) -> str:
     r"""Return the content of a quoted text: without the quotes, and without escaping ``\`` characters."""
     return _ESCAPE.sub(r"\1", text[1:-1])
+
+
+def quote(text: str) -> str:
+    r"""Return a text in quotes, with ``\\`` before quotes and ``\\`` in it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 NAMES: Final = (*FIGURES, *EVENT_TEXTS, *EVENT_NUMBERS)
@@ -307,8 +316,7 @@ class Syntax:
                 found = self._number(start)
             case "text":
                 quoted = unquoted(start.text)
-                shown = '"' + quoted.replace("\\", "\\\\").replace('"', '\\"') + '"'
-                found = Operand(shown, TEXT, quoted=quoted)
+                found = Operand(quote(quoted), TEXT, quoted=quoted)
             case "name" if start.text not in _KEYWORDS:
                 found = self._name(start)
             case "end":
@@ -339,6 +347,8 @@ class Syntax:
         if bracket.text == "[":
             if name == "instance":
                 return self._figure_of_instance()
+            if name == "request":
+                return self._figure_of_request()
             if name in NAMES:
                 raise self._error_at(
                     bracket, "unexpected `[`", f"write `instance[0].{name}` for the metric of one instance"
@@ -350,7 +360,29 @@ class Syntax:
             return Operand(name, of_unit(number.unit), lambda _state, records: float(number.read(records)), name)
         if name in EVENT_TEXTS:
             return Operand(name, TEXT, name=name)
+        request, dot, figure = name.rpartition(".")
+        if dot and figure in REQUEST_FIGURES:
+            return _of_request(request, figure, name)
         raise self._error_at(token, f"unknown name `{name}`", self._known(token))
+
+    def _figure_of_request(self) -> Operand:
+        """Read up to the last token of ``request["NAME"].FIGURE``."""
+        self._at += 2
+        example = 'such as `request["request_12"].phase`'
+        quoted = self._next
+        if quoted.kind != "text":
+            raise self._error_at(quoted, "the name of a request in quotes is expected here", example)
+        for sign, message, hint in (("]", "the `[` is never closed", None), (".", "what of it must follow", example)):
+            self._at += 1
+            if self._next.text != sign:
+                raise self._error_at(self._next, message, hint)
+        self._at += 1
+        figure = self._next
+        if figure.text not in REQUEST_FIGURES:
+            message = f"a request has no metric `{printable(figure.text)}`"
+            raise self._error_at(figure, message, suggestion(figure.text, tuple(REQUEST_FIGURES)))
+        name = unquoted(quoted.text)
+        return _of_request(name, figure.text, f"request[{quote(name)}].{figure.text}")
 
     def _figure_of_instance(self) -> Operand:
         """Read up to the last token of ``instance[N].NAME``."""
@@ -402,6 +434,18 @@ def _figure(name: str, instance: int | None = None) -> Operand:
     return Operand(text, quantity, partial(_measured, name, instance), name)
 
 
+def _of_request(request: str, figure: str, text: str) -> Operand:
+    """Return a figure of a request; ``text``: as it is written."""
+    known = REQUEST_FIGURES[figure]
+    read = known.read
+
+    def measure(state: State, _records: Sequence[Record]) -> float:
+        live = state.request(request)
+        return 0 if live is None else read(live)
+
+    return Operand(text, known.quantity, measure, text)
+
+
 def _measured(name: str, instance: int | None, state: State, _records: Sequence[Record]) -> float:
     """Return a figure; NaN for an instance that does not exist yet."""
     try:
@@ -441,7 +485,7 @@ class Expression:
     @property
     def about_event(self) -> bool:
         """Whether it depends on the event itself, not only on the state after it."""
-        return any(one.name not in FIGURES for one in self.names)
+        return any(one.name in EVENT_TEXTS or one.name in EVENT_NUMBERS for one in self.names)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -456,15 +500,26 @@ class Expression:
 
     def shown(self, state: State, records: Sequence[Record]) -> str:
         """Format its current value with its unit; ``-`` = undefined."""
-        number = self.measure(state, records)
+        return self.text_of(self.measure(state, records))
+
+    def text_of(self, number: float, *, unit: bool = True) -> str:
+        """Format a value, with its unit unless that is known; ``-`` = undefined."""
         if self.quantity == BOOLEAN:
             return "yes" if number else "no"
         if not isfinite(number):
             return "-"
+        if self.quantity == PHASE:
+            return PHASES[int(number)]
         if self.quantity.dimension == "share":
             return share_text(number)
         text = f"{number:,.0f}" if number == int(number) else f"{number:,.3f}"
-        return f"{text} {self.quantity.unit}".rstrip()
+        return f"{text} {self.quantity.unit}".rstrip() if unit else text
+
+    def plain_text(self, number: float) -> str:
+        """Format a value for other programs: without unit and separators; empty = undefined."""
+        if self.quantity in (BOOLEAN, PHASE):
+            return self.text_of(number)
+        return "" if not isfinite(number) else repr(number).removesuffix(".0")
 
 
 def parse_condition(text: str, *, instances: int) -> Expression:
@@ -562,7 +617,8 @@ class _Analysis:
         if part.quantity != BOOLEAN:
             quoted = self.syntax.quote(part.node)
             limit = "90%" if part.quantity.dimension == "share" else "0"
-            example = 'kind == "preempted"' if part.quantity == TEXT else f"{quoted} > {limit}"
+            texts = {TEXT: 'kind == "preempted"', PHASE: f'{quoted} == "decode"'}
+            example = texts.get(part.quantity, f"{quoted} > {limit}")
             raise self.syntax.wrong(
                 part.node, f"`{quoted}` alone is not a condition", f"compare it, such as `{example}`"
             )
@@ -585,7 +641,9 @@ class _Analysis:
         for part in (left, right):
             if part.quantity == BOOLEAN:
                 raise self.syntax.wrong(part.node, "a condition cannot be compared", "join it with `and`, `or`, `not`")
-        if TEXT in (left.quantity, right.quantity):
+        if PHASE in (left.quantity, right.quantity):
+            measure = self._phase_comparison(sign, left, right)
+        elif TEXT in (left.quantity, right.quantity):
             measure = self._text_comparison(sign, left, right)
         elif combine(sign, left.quantity, right.quantity) is None:
             message = f"{self._what(left)} and {self._what(right)}: they cannot be compared"
@@ -612,6 +670,20 @@ class _Analysis:
             plain = limit.operand is not None and limit.quantity.dimension == "number"
             hint = f"write `{limit.text}%`" if plain and value <= 100 else "100 % is `1` or `100%`"
             raise self.syntax.wrong(limit.node, message, hint)
+
+    def _phase_comparison(self, sign: str, left: _Part, right: _Part) -> Measure:
+        phase, other = (left, right) if left.quantity == PHASE else (right, left)
+        if sign not in ("==", "!="):
+            raise self.syntax.error_after(left.node, "phases cannot be ordered", "compare them with `==` or `!=`")
+        wanted = other.quoted
+        if wanted is None:
+            hint = f'such as `{self.syntax.quote(phase.node)} == "decode"`'
+            raise self.syntax.wrong(other.node, "a phase is compared with a text in quotes", hint)
+        if wanted not in PHASES:
+            message = f"there is no phase `{printable(wanted)}`"
+            raise self.syntax.wrong(other.node, message, suggestion(wanted, PHASES))
+        read, place, equal = phase.measure, PHASES.index(wanted), sign == "=="
+        return lambda state, records: (read(state, records) == place) == equal
 
     def _text_comparison(self, sign: str, left: _Part, right: _Part) -> Measure:
         literal, other = (left, right) if left.quoted is not None else (right, left)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import RECORD_KINDS, described
-from blis_tui.results.conditions.breakpoints import FIRST, KEYWORDS
+from blis_tui.results.conditions.breakpoints import CHANGE, FIRST, KEYWORDS
 from blis_tui.results.conditions.language import COMPARISONS
 from blis_tui.results.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, TIME_UNITS
 
@@ -62,6 +62,9 @@ def _candidates(head: str, typed: str, experiment: Experiment) -> Iterator[Word]
     if not words:
         yield from ((word, keyword.meaning) for word, keyword in KEYWORDS.items())
         yield from _kinds()
+        yield from _names(typed)
+        return
+    if words == [CHANGE]:
         yield from _names(typed)
         return
     rest = head.lstrip()[len(words[0]) :].lstrip()

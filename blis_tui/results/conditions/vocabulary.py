@@ -16,6 +16,7 @@ from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinish
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.engine.records import Record
 
 
@@ -55,6 +56,8 @@ class Quantity:
 
 BOOLEAN: Final = Quantity("truth")
 TEXT: Final = Quantity("text")
+PHASE: Final = Quantity("phase")
+"""What a request does: one of ``PHASES``, by its place there."""
 
 
 def of_unit(unit: str, *, constant: bool = False) -> Quantity:
@@ -93,6 +96,34 @@ def common_unit(left: Quantity, right: Quantity) -> str:
     return right.unit if left.constant and not right.constant else left.unit
 
 
+# ---- requests ----
+
+PHASES: Final = ("none", "in-transit", "waiting", "prefill", "decode", "stalled")
+"""Phases of a request; the first before it arrives and after it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFigure:
+    """A number about a live request; 0 if there is none of its name."""
+
+    quantity: Quantity
+    meaning: str
+    """A phrase for help texts."""
+    read: Callable[[RequestSnapshot], float]
+
+
+REQUEST_FIGURES: Final[Mapping[str, RequestFigure]] = MappingProxyType(
+    {
+        "phase": RequestFigure(PHASE, f"what it does: {', '.join(PHASES)}", lambda one: PHASES.index(one.phase)),
+        "computed_tokens": RequestFigure(of_unit("tokens"), "tokens in the KV cache", lambda one: one.computed_tokens),
+        "generated_tokens": RequestFigure(of_unit("tokens"), "output tokens", lambda one: one.generated_tokens),
+        "held_blocks": RequestFigure(of_unit("blocks"), "KV blocks that it holds", lambda one: one.held_blocks),
+        "preemptions": RequestFigure(of_unit(""), "times preempted", lambda one: one.preemptions),
+    }
+)
+"""Numbers about one request, written ``request_12.phase`` or ``request["any name"].phase``."""
+
+
 # ---- names ----
 
 
@@ -101,6 +132,9 @@ class State(Protocol):
 
     def figure(self, name: str, instance: int | None = None) -> float:
         """Return a figure of the whole cluster or of one instance."""
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        """Return a live request; None = there is none of that name."""
 
 
 @dataclass(frozen=True, slots=True)

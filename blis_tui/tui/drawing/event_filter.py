@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
+from blis_tui.debugger.event_store import CHANGES, of_kind
 from blis_tui.engine.records import streamed_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
+    from blis_tui.debugger.event_store import EventRow, EventStore
 
     Matches = Callable[[EventRow], bool]
-
-CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
-    {
-        "admitted": lambda step: step.admitted,
-        "scheduled": lambda step: step.admitted,
-        "preempted": lambda step: step.preempted,
-        "first-token": lambda step: step.first_tokens,
-        "completed": lambda step: step.completed,
-        "stalled": lambda step: step.stalled,
-        "prefill": lambda step: step.prefill_tokens,
-        "decode": lambda step: step.decode_requests,
-    }
-)
-"""Actions of a step, each with the function that counts them."""
 
 _INSTANCE: Final = re.compile(r"i(\d+)")
 _TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
@@ -83,18 +69,6 @@ def _test(word: str, tape: EventStore) -> Matches:
 def _words() -> tuple[str, ...]:
     """Return every word for kinds."""
     return tuple(dict.fromkeys((*streamed_kinds(), *CHANGES)))
-
-
-def of_kind(kind: str, tape: EventStore) -> Matches:
-    """Return a predicate for events of a kind, and steps that did it."""
-    count = CHANGES.get(kind)
-    if count is None:
-        return lambda row: tape.has(row.event, kind)
-
-    def matches(row: EventRow) -> bool:
-        return count(tape.step(row.step)) > 0 if row.step >= 0 else tape.has(row.event, kind)
-
-    return matches
 
 
 def of_request(name: str, tape: EventStore, what: str = "") -> Matches:

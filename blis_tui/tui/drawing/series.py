@@ -50,6 +50,8 @@ class Series:
     read: Callable[[Bucket], int]
     now: Callable[[View], float | None]
     rate: bool = False
+    changes: str = ""
+    """The breakpoint that stops where it changes."""
 
 
 def kv_blocks(view: View) -> int:
@@ -80,7 +82,7 @@ def _over_instances(figure: str) -> Callable[[View], float]:
     return lambda view: sum(read(one) for one in view.moment.state.instances)
 
 
-def _count(name: str, about: str, figure: str) -> Series:
+def _count(name: str, about: str, figure: str, changes: str) -> Series:
     """Return a series of counts; its value at the position is the rate in the second before it, or since the start."""
     read: Callable[[Bucket], int] = attrgetter(figure)
 
@@ -92,34 +94,41 @@ def _count(name: str, about: str, figure: str) -> Series:
         first = view.tape.at_time(start_us) + 1 if start_us else 1
         return read(view.tape.between(first, view.moment.settled)) * _S / (now_us - start_us)
 
-    return Series(name, f"{about}, per second", "per s", read, per_second, rate=True)
+    return Series(name, f"{about}, per second", "per s", read, per_second, rate=True, changes=changes)
 
 
-def _level(name: str, about: str, unit: str, figure: str, now: Callable[[View], float | None]) -> Series:
-    return Series(name, about, unit, attrgetter(figure), now)
+def _level(name: str, about: str, unit: str, figure: str, now: Callable[[View], float | None], changes: str) -> Series:
+    return Series(name, about, unit, attrgetter(figure), now, changes=changes)
 
 
 _AFTER: Final = "of all instances, maximum after a step"
 WAITING: Final = _level(
-    "waiting", f"waiting requests {_AFTER}", "count", "waiting_max", _over_instances("waiting_count")
+    "waiting", f"waiting requests {_AFTER}", "count", "waiting_max", _over_instances("waiting_count"), "change waiting"
 )
 RUNNING: Final = _level(
-    "running", f"running requests {_AFTER}", "count", "running_max", _over_instances("running_count")
+    "running", f"running requests {_AFTER}", "count", "running_max", _over_instances("running_count"), "change running"
 )
 KV_USE: Final = _level(
-    "KV in use", f"used share of the KV blocks {_AFTER}", "share", "kv_used_max", _over_instances("kv.used_blocks")
+    "KV in use",
+    f"used share of the KV blocks {_AFTER}",
+    "share",
+    "kv_used_max",
+    _over_instances("kv.used_blocks"),
+    "change kv.used",
 )
 SERIES: Final = (
     WAITING,
     RUNNING,
     KV_USE,
-    _level("batch tokens", "tokens of one step, maximum", "count", "batch_tokens_max", _latest_step("batch_tokens")),
-    _level("step time", "duration of one step, maximum", "us", "step_us_max", _latest_step("duration_us")),
-    _level("TTFT", "time to first token as clients measure it, maximum", "us", "ttft_us_max", _ttft),
-    _count("preemptions", "running requests preempted", "preemptions"),
-    _count("arrivals", "requests that arrived", "arrivals"),
-    _count("completions", "requests completed", "completions"),
-    _count("tokens", "tokens computed for prompts and answers", "tokens"),
+    _level(
+        "batch tokens", "tokens of one step, maximum", "count", "batch_tokens_max", _latest_step("batch_tokens"), "step"
+    ),
+    _level("step time", "duration of one step, maximum", "us", "step_us_max", _latest_step("duration_us"), "step"),
+    _level("TTFT", "time to first token as clients measure it, maximum", "us", "ttft_us_max", _ttft, "first-token"),
+    _count("preemptions", "running requests preempted", "preemptions", "preempted"),
+    _count("arrivals", "requests that arrived", "arrivals", "arrived"),
+    _count("completions", "requests completed", "completions", "completed"),
+    _count("tokens", "tokens computed for prompts and answers", "tokens", "step"),
 )
 """All figures that can be drawn over time."""
 

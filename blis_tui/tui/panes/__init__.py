@@ -70,6 +70,7 @@ PANES: Final = (
         key="3",
         letter="r",
         name="Request",
+        short="Req",
         about="The life of a request, and what it waited for",
         upper=True,
     ),
@@ -89,10 +90,36 @@ PANES: Final = (
     PaneInfo(id="spec", key="9", letter="p", name="Spec", about="The experiment, and where each value comes from"),
     PaneInfo(id="fleet", key="0", letter="f", name="Fleet", about="A map of all instances by load, queue or KV cache"),
     PaneInfo(
-        id="router", key="R", letter="o", name="Router", about="The router's candidates, their scores and its choice"
+        id="router",
+        key="R",
+        letter="o",
+        name="Router",
+        short="Route",
+        about="The router's candidates, their scores and its choice",
     ),
-    PaneInfo(id="gateway", key="W", letter="g", name="Gateway", about="Requests waiting in the gateway's queue"),
-    PaneInfo(id="sessions", key="S", letter="s", name="Sessions", about="What each session is doing, and its history"),
+    PaneInfo(
+        id="gateway", key="W", letter="g", name="Gateway", short="Gate", about="Requests waiting in the gateway's queue"
+    ),
+    PaneInfo(
+        id="summary",
+        key="A",
+        letter="a",
+        name="Summary",
+        short="Sum",
+        title="Summary of the whole run",
+        about="How the run went, and the event behind each figure",
+    ),
+    PaneInfo(
+        id="values", key="V", letter="v", name="Values", short="Vals", about="An expression at each hit of a breakpoint"
+    ),
+    PaneInfo(
+        id="sessions",
+        key="S",
+        letter="s",
+        name="Sessions",
+        short="Sess",
+        about="What each session is doing, and its history",
+    ),
 )
 """The built-in panes, in the order of their tabs."""
 

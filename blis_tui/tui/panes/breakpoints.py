@@ -10,6 +10,7 @@ from textual.message import Message
 
 from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.explanation import Subject
+from blis_tui.results.conditions.breakpoints import CHANGE
 from blis_tui.tui.drawing.lines import Cell, Line, line
 from blis_tui.tui.panes.pane import Pane, PaneKey, selected
 
@@ -68,6 +69,14 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
     return Subject("breakpoint", str(min(place, last))) if last >= 0 else None
 
 
+def _changes(view: View, cursor: Subject | None) -> str:
+    """Return what stops where the watch at the cursor changes; or the breakpoint there."""
+    if cursor is None:
+        return ""
+    texts = (*(one.text for one in view.breakpoints), *(f"{CHANGE} {text}" for text, _ in view.watches))
+    return texts[int(cursor.value)]
+
+
 PANE: Final = Pane(
     lines=lambda view, room: _lines(view, room.width),
     badge=lambda view: len(view.breakpoints),
@@ -78,4 +87,5 @@ PANE: Final = Pane(
     ),
     cursor=_cursor,
     points=selected,
+    changes=_changes,
 )

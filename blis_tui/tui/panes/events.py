@@ -5,12 +5,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from functools import partial
-from math import ceil
+from math import ceil, isnan
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.segment import Segment
 from textual.binding import Binding
+from textual.content import Content
 from textual.geometry import Size
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -18,6 +20,7 @@ from textual.widget import Widget
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.text import cut
 from blis_tui.base.units import count_text, filled, plural, span_text, time_text
+from blis_tui.debugger.event_store import of_kind
 from blis_tui.debugger.state import settles
 from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.debugger.why.lifespans import AGAIN
@@ -25,8 +28,11 @@ from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.boxes import Box
-from blis_tui.tui.drawing.event_filter import of_kind, of_request
+from blis_tui.tui.drawing.event_filter import of_request
+from blis_tui.tui.drawing.lines import cells_text
+from blis_tui.tui.drawing.series import FUTURE, PAST, strip
 from blis_tui.tui.panes.pane import Pane
+from blis_tui.tui.panes.timeline import scale_of
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.traces import Trace
     from blis_tui.engine.records import Description
     from blis_tui.results.conditions.breakpoints import Condition
     from blis_tui.tui.view import View
@@ -339,6 +346,47 @@ def full_text(tape: EventStore, event: int) -> str:
     return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.subject} {what}"
 
 
+def sentence(view: View, width: int) -> Content:
+    """Return in one line what the present event is about and did, as far as it fits and has happened yet."""
+    moment = view.moment
+    if not moment.event:
+        event, end = (shown_key(named(name).keys[0]) for name in ("step.event", "run.to_end"))
+        return Content.styled(f"Nothing has happened yet: {event} next event, {end} to the end", "$text-muted")
+    told = event_line(view.tape, moment.event, moment.phase)
+    row = view.tape.row(moment.event)
+    subject = (
+        told.subject
+        if row.step < 0
+        else f"instance {row.instance}, step {count_text(view.tape.step(row.step).number)}:"
+    )
+    head = Content.assemble(
+        (f"{told.look.sign} ", _STYLES.get(told.look.colour, f"${told.look.colour}")), f"{subject} "
+    )
+    runs = fitting(told, width - head.cell_length)
+    return head + Content.assemble(*((run.text, _STYLES.get(run.colour, f"${run.colour}")) for run in runs))
+
+
+_STYLES: Final = {"": "", "muted": "$text-muted"}
+
+
+class Sentence(Widget):
+    """The present event in one line, above everything that shows it."""
+
+    DEFAULT_CSS = """
+    Sentence {
+        height: 1;
+        padding: 0 1;
+        text-wrap: nowrap;
+    }
+    """
+
+    view: reactive[View | None] = reactive(None, always_update=True)
+
+    def render(self) -> Content:
+        """Return the line."""
+        return Content("") if self.view is None else sentence(self.view, self.content_size.width)
+
+
 def tail(moment: DebuggerState, width: int, *, playing: bool) -> Run:
     """Return the row after the last recorded event."""
     if moment.failure:
@@ -357,6 +405,82 @@ _MARGIN: Final = 2
 """Rows kept visible before and after a revealed row."""
 _REMEMBERED: Final = 500
 """Maximum number of cached lines; a screen shows far fewer."""
+
+
+_VALUE: Final = 10
+"""Width of a watch's value beside an event."""
+_EVENT: Final = 28
+"""Minimum width that is left for an event beside the values of watches."""
+_HEADS: Final = 3
+"""Maximum number of watches whose course is shown above the events."""
+_NAME: Final = 24
+"""Maximum width of a watch's name above the events."""
+
+
+def columns_of(view: View, width: int) -> tuple[Trace, ...]:
+    """Return the watches that have a column beside the events: the first ones, as many as fit."""
+    return view.traces[: max(min((width - _EVENT) // (_VALUE + 1), _HEADS), 0)]
+
+
+def _value(trace: Trace, event: int) -> str:
+    """Return the value of a watch after an event."""
+    return trace.figure.text_of(trace.at(event), unit=False) if event <= trace.until else "…"
+
+
+def _filled_up(runs: Sequence[Run], width: int) -> list[Run]:
+    """Return a row in exactly a width."""
+    found: list[Run] = []
+    for run in runs:
+        text = run.text[:width]
+        width -= len(text)
+        found.append(Run(text, run.colour))
+    return [*found, Run(" " * width)]
+
+
+def watch_lines(view: View, width: int) -> list[Content]:
+    """Return for each watch its name, its course over the run, and its value at the position."""
+    traces = view.traces[:_HEADS]
+    if not traces:
+        return []
+    names = [cut(str(trace.figure), _NAME) for trace in traces]
+    label = max(map(len, names))
+    values = [trace.figure.text_of(trace.at(view.moment.event)) for trace in traces]
+    value = max(map(len, values))
+    scale = scale_of(view, max(width - label - value - 2, 1))
+    here = scale.cell(view.moment.time_us)
+    lines = []
+    for name, trace, text in zip(names, traces, values, strict=True):
+        ends = [view.tape.at_time(scale.last_us(cell)) for cell in range(scale.cells)]
+        most = [trace.largest(view.tape.at_time(scale.start_us(cell) - 1), end) for cell, end in enumerate(ends)]
+        known_us = view.tape.time_us(min(trace.until, view.moment.frontier))
+        course = [
+            None if scale.start_us(cell) > known_us else 0.0 if isnan(one) else one for cell, one in enumerate(most)
+        ]
+        styles = [FUTURE if cell > here else PAST for cell in range(scale.cells)]
+        drawn = cells_text(strip(course, trace.top), styles)
+        lines.append(Content.assemble((f"{name:<{label}} ", "$accent"), drawn, (f" {text:>{value}}", "bold")))
+    return lines
+
+
+class WatchHeads(Widget):
+    """The course of each watch over the run."""
+
+    DEFAULT_CSS = """
+    WatchHeads {
+        height: auto;
+        text-wrap: nowrap;
+    }
+    """
+
+    view: reactive[View | None] = reactive(None, always_update=True, layout=True)
+
+    def render(self) -> Content:
+        """Return the lines."""
+        return Content("") if self.view is None else Content("\n").join(watch_lines(self.view, self.content_size.width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  (Textual's signature)
+        """Return the number of watches shown."""
+        return 0 if self.view is None else min(len(self.view.traces), _HEADS)
 
 
 class EventRows(ScrollView, can_focus=False):
@@ -477,6 +601,15 @@ class EventRows(ScrollView, can_focus=False):
 
     def _runs(self, view: View, row: int, width: int) -> list[Run]:
         event = self.event_at(row)
+        traces = columns_of(view, width)
+        if traces:
+            left = width - (_VALUE + 1) * len(traces)
+            values = [Run(f" {_value(trace, event):>{_VALUE}}", "accent") for trace in traces]
+            return [*_filled_up(self._event_runs(view, row, left), left), *values]
+        return self._event_runs(view, row, width)
+
+    def _event_runs(self, view: View, row: int, width: int) -> list[Run]:
+        event = self.event_at(row)
         here = view.moment.event
         pointer = " "
         if self.row_of(here) == row:
@@ -562,6 +695,7 @@ class EventList(Box):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
         self._rows = EventRows(self.describe)
+        self._heads = WatchHeads()
         self._asked: int | None = None
         self._matches: Callable[[EventRow], bool] | None = None
         self._label = ""
@@ -571,7 +705,8 @@ class EventList(Box):
         self._height = 0
 
     def compose(self) -> ComposeResult:
-        """Create the rows."""
+        """Create the rows, and what is above them."""
+        yield self._heads
         yield self._rows
 
     # ---- display ----
@@ -579,6 +714,8 @@ class EventList(Box):
     def show(self, view: View) -> None:
         """Show the recorded events, and follow the position, unless the reader looks elsewhere."""
         rows = self._rows
+        if view.traces or (self._heads.view is not None and self._heads.view.traces):
+            self._heads.view = view
         old = rows.view
         was_cursor = rows.cursor
         moved = old is None or old.moment.event != view.moment.event

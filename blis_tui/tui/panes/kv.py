@@ -13,14 +13,16 @@ from textual.content import Content
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural
 from blis_tui.debugger.why.explanation import request_ref
+from blis_tui.results.conditions.breakpoints import CHANGE
 from blis_tui.tui.drawing.life_line import GlyphStyle
 from blis_tui.tui.drawing.lines import BLANK, Cell, Line, fact, flow, line, remark
-from blis_tui.tui.panes.pane import Pane, PaneKey, at_selected
+from blis_tui.tui.panes.pane import Pane, PaneKey, at_selected, change_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, NodeSnapshot
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.drawing.lines import Part
     from blis_tui.tui.view import View
 
@@ -348,8 +350,14 @@ def holding_text(holding: Holding, total: int) -> str:
     return f"{holding.request}: {blocks}, {plural(holding.tokens, 'token')}, {share} of the cache"
 
 
+def _changes(_view: View, cursor: Subject | None) -> str:
+    """Return what stops where the number of blocks changes: those of a request, or all."""
+    return f"{CHANGE} kv.used" if cursor is None else change_of_request(cursor.value, "held_blocks")
+
+
 PANE: Final = Pane(
     lines=lambda view, room: kv_map(view, room.width, room.height),
     keys=(PaneKey("left", "move(-1)"), PaneKey("right", "move(1)")),
     cursor=at_selected("request"),
+    changes=_changes,
 )

@@ -263,6 +263,10 @@ class MetricsPane(Box):
     def _places(self) -> Arrangement:
         return arrange(*self.content_size, self.chosen, large=self.large)
 
+    def changes(self) -> str:
+        """Return what stops where the chosen figure changes."""
+        return SERIES[self.chosen].changes
+
     # ---- keys ----
 
     def action_choose(self, by: int) -> None:

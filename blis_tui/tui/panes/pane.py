@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.cluster.state import FIGURES
+from blis_tui.debugger.summary import WORST, kind_of, request_of
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
-from blis_tui.results.conditions.breakpoints import about_request, about_session
+from blis_tui.results.conditions.breakpoints import CHANGE, about_request, about_session
+from blis_tui.results.conditions.language import quote
+from blis_tui.results.conditions.vocabulary import REQUEST_FIGURES
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
@@ -41,6 +46,8 @@ class Kind(NamedTuple):
     """Returns what ``Y`` copies; empty = the same as ``y``."""
     breaks: Callable[[View, str], str] = _none
     """Returns the breakpoint that ``b`` sets."""
+    changes: Callable[[View, str], str] | None = None
+    """Returns the breakpoint that stops where it changes; None = the same as ``breaks``."""
     explains: Callable[[View, str], Subject | None] = lambda _view, _value: None
     """Returns the event or the request that ``?`` explains; None = nothing has happened to it yet."""
     picks: Callable[[View, str, bool], Picked | None] = lambda _view, _value, _go: None
@@ -67,11 +74,70 @@ def _latest_call(view: View, session: str) -> Subject | None:
     return request_ref(view.tape.name(sent[-1].request)) if sent else None
 
 
+def _of_event(view: View, event: str) -> str:
+    """Return what stops at the events of the same request, or instance."""
+    row = view.tape.row(int(event)) if int(event) else None
+    if row is None or (row.request < 0 and row.instance < 0):
+        return f"{CHANGE} event"
+    return f"instance {row.instance}" if row.request < 0 else about_request(view.tape.name(row.request))
+
+
+_PATHS: Final = {
+    "waiting.count": "waiting",
+    "running.count": "running",
+    "kv.used_blocks": "kv.used",
+    "kv.cached_free_blocks": "kv.free",
+    "kv.blank_blocks": "kv.free",
+    "life": "steps",
+}
+"""Paths below an instance -> the metric that changes with them, if it has another name."""
+_OF_INSTANCE: Final = re.compile(r"instances\[(\d+)\]\.?(.*)")
+_OF_REQUEST: Final = re.compile(r"requests\.(.*?)(?:\.(\w+))?", re.DOTALL)
+
+
+def _of_path(path: str) -> str:
+    """Return what stops where a value of the state changes, given its path."""
+    instance, request = _OF_INSTANCE.fullmatch(path), _OF_REQUEST.fullmatch(path)
+    if instance is not None:
+        name = _PATHS.get(instance[2], instance[2])
+        known = name in FIGURES and FIGURES[name].of_instance is not None
+        return f"{CHANGE} instance[{instance[1]}].{name}" if known else f"instance {instance[1]}"
+    if request is not None and request[1] != "*":
+        if request[2] in REQUEST_FIGURES:
+            return change_of_request(request[1], request[2])
+        return about_request(request[1])
+    return f"{CHANGE} {path}" if path in FIGURES else "step"
+
+
+def change_of_request(name: str, figure: str) -> str:
+    """Return what stops where a metric of a request changes."""
+    return f"{CHANGE} request[{quote(name)}].{figure}"
+
+
+def changes_of(view: View, subject: Subject) -> str:
+    """Return the breakpoint that stops where something changes."""
+    kind = KINDS[subject.kind]
+    return (kind.changes or kind.breaks)(view, subject.value)
+
+
+def _of_metric(view: View, path: str) -> str:
+    """Return what stops where a figure of the summary changes; for the worst request, at the events of its life."""
+    worst = request_of(view.summary, WORST) if path == WORST and view.summary is not None else None
+    return about_request(worst) if worst else kind_of(path) or "step"
+
+
+def _request_or_event(view: View, metric: str) -> Subject:
+    """Return the request that a figure is of, else the present event, to which enter goes."""
+    request = None if view.summary is None else request_of(view.summary, metric)
+    return event_ref(view.moment.event) if request is None else request_ref(request)
+
+
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "event": Kind(
             copy=_none,
             breaks=lambda _, value: f"event {max(int(value), 1)}",
+            changes=_of_event,
             explains=lambda _, value: event_ref(int(value)),
             picks=lambda _, value, go: Picked(event=int(value), go=go),
         ),
@@ -84,6 +150,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "instance": Kind(
             path=lambda _, value: f"instances[{value}]",
             breaks=lambda _, value: f"instance {value}",
+            changes=lambda _, value: f"{CHANGE} instance[{value}].waiting",
             explains=_latest_event,
             picks=lambda _, value, go: Picked(instance=int(value), go=go),
         ),
@@ -102,8 +169,16 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
                 request=value, event=view.tape.first_event_of(value) if go else None, go=go
             ),
         ),
+        # A figure of the summary, by its path in the report.
+        "metric": Kind(
+            path=_itself,
+            breaks=lambda view, value: kind_of(value) or f"event {max(view.moment.event, 1)}",
+            changes=_of_metric,
+            explains=_request_or_event,
+            picks=lambda _, value, go: Picked(metric=value, go=go),
+        ),
         # Of these, the panes say what is explained: the value of a path, a line of the list, a warning.
-        "figure": Kind(copy=_none, path=_itself),
+        "figure": Kind(copy=_none, path=_itself, changes=lambda _, value: _of_path(value)),
         "breakpoint": Kind(copy=_none),
         "finding": Kind(copy=_none),
     }
@@ -183,6 +258,8 @@ class Pane:
     """Returns which list the lines are; where that changes, the cursor is left nowhere."""
     points: Callable[[View, Subject | None], Subject | None] = stays
     """Returns what questions and breakpoints are about, given the cursor; None = what is selected."""
+    changes: Callable[[View, Subject | None], str] = lambda _view, _cursor: ""
+    """Returns the breakpoint that stops where what the cursor is on changes; empty = as its kind says."""
     picks: Callable[..., Picked | None] = pick
     """Returns what a subject selects when the cursor reaches it, or (``go``) by enter or a double click."""
     blocks: bool = False

@@ -424,6 +424,10 @@ class Timeline(Box):
         """Return the present event, which is what its keys and clicks move."""
         return None if self.view is None else event_ref(self.view.moment.event)
 
+    def changes(self) -> str:
+        """Return what stops where the figure in the middle changes."""
+        return CHOICES[self.choice].changes
+
     def _go(self, event: int) -> None:
         self._asked = event
         self.post_message(Picked(event=event, go=True))

@@ -10,23 +10,28 @@ from typing import TYPE_CHECKING, Final
 from textual import on, work
 from textual.geometry import Offset
 from textual.widgets import Label
+from textual.worker import get_current_worker
 
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_instance, parse_place
+from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
 from blis_tui.debugger.saved_sessions import save as save_session
+from blis_tui.debugger.summary import WARNINGS, WORST, summarize
+from blis_tui.debugger.traces import AT, parse_wanted
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT
+from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT, TO_END, TO_LAST_CHANGE, TO_NEXT_CHANGE
 from blis_tui.tui.panes import PANES
 from blis_tui.tui.panes.breakpoints import Wanted
 from blis_tui.tui.panes.events import EventList
-from blis_tui.tui.panes.pane import KINDS, copied, pick
+from blis_tui.tui.panes.pane import KINDS, changes_of, copied, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.panes.timeline import Timeline
+from blis_tui.tui.panes.values import Arranged
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.stage import SIZES, Arrangement, Stage
 from blis_tui.tui.screens.windows import PromptScreen, Window, read_changes
@@ -41,7 +46,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.records import RoutingDecision
-    from blis_tui.debugger.history import Move
+    from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.summary import Summary
+    from blis_tui.debugger.traces import Printout
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Watch
@@ -166,7 +173,7 @@ class Moves(Stage):
         """Go to the last event."""
         # At the end, the ranking of slow requests is more useful than the last selection.
         self.session.clear_request()
-        self._jump(self.session.debugger.run(), "to the end")
+        self._jump(self.session.debugger.to_end(), TO_END)
 
     def action_run_to_start(self) -> None:
         """Go to the start, before the first event."""
@@ -192,7 +199,7 @@ class Moves(Stage):
 
     def action_go_to(self) -> None:
         """Ask for a place to go to."""
-        about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
+        about = "An event (1234), a time (1.5s, 200ms, 300us), a request by name (request_12), start or end."
         prompt = PromptScreen("Go to", about, placeholder="1234", check=parse_place, doing="go")
         self.app.push_screen(prompt, self.go_to_text)
 
@@ -219,6 +226,28 @@ class Moves(Stage):
     action_go_time_forward = partialmethod(_go_time, _UNIT_US)
     action_go_time_back_more = partialmethod(_go_time, -_UNIT_US * _MORE)
     action_go_time_forward_more = partialmethod(_go_time, _UNIT_US * _MORE)
+
+    def _go_to_change(self, *, back: bool) -> None:
+        text = self.box_in_use.changes() or changes_of(self._view(), self.at_cursor())
+        self._jump(self.session.to_change(text, back=back), TO_LAST_CHANGE if back else TO_NEXT_CHANGE)
+
+    action_go_last_change = partialmethod(_go_to_change, back=True)
+    action_go_next_change = partialmethod(_go_to_change, back=False)
+
+    def _go_metric(self, path: str) -> None:
+        summary = self.session.summary
+        if summary is None:
+            self.notify("The whole run is not known yet.", markup=False)
+        elif path == WORST and summary.worst is None:
+            self.notify("No request of this run got a token.", markup=False)
+        elif path != WORST and not summary.warnings:
+            self.notify("This run has no warnings.", markup=False)
+        else:
+            self.session.select(metric=path)
+            self._jump(self.session.to_metric(path), GOING)
+
+    action_go_worst = partialmethod(_go_metric, WORST)
+    action_go_warning = partialmethod(_go_metric, f"{WARNINGS}.0")
 
     def action_go_back_in_history(self) -> None:
         """Go back to the position before the last jump."""
@@ -434,7 +463,7 @@ class DebuggerScreen(Asking):
         self.arrangement = arrangement
 
     def begin(self) -> None:
-        """Go to the first position, or mention the position of the last session."""
+        """Go to the first position: without one, to the end of the run, with its summary."""
         self._explain_spec()
         if self._remembered.problem:
             self.notify(self._remembered.problem, severity="warning", markup=False)
@@ -442,9 +471,38 @@ class DebuggerScreen(Asking):
             self.notify("\n".join(self._lost), title="Breakpoints not set", severity="warning", markup=False)
         if self._goal is not None:
             self.go(self._goal.move(self.session.debugger), GOING)
-        elif self._remembered.position_event:
-            self.session.visited.append(self._remembered.position_event)
-            event = count_text(self._remembered.position_event)
+        else:
+            self.activate("summary")
+            self._summarize()
+            if self._remembered.position_event:
+                self.session.visited.append(self._remembered.position_event)
+
+    @work(thread=True, exclusive=True, group="summary")
+    def _summarize(self) -> None:
+        """Simulate the run a second time, with nothing that listens, which takes a fraction of the time."""
+        session, worker = self.session, get_current_worker()
+        try:
+            summary = summarize(session.experiment, session.debugger.routes, lambda _: not worker.is_cancelled)
+        except BlisError:  # the recorded run says so, at its event
+            summary = None
+        if not worker.is_cancelled:
+            self.call_later(self._summarized, summary)
+
+    def _summarized(self, summary: Summary | None) -> None:
+        """Show the summary; then record the run up to its end, unless the reader has a place in it already."""
+        if summary is not None:
+            self.show_summary(summary)
+        if self._goal is None and not self.session.debugger.event and not self.session.driver.busy:
+            self.go(self.session.debugger.to_end(), TO_END)
+
+    def stopped(self, stop: Stop, label: str = "") -> None:
+        """Show where a move ended; at the first end, mention the position of the last session."""
+        super().stopped(stop, label)
+        if self.session.debugger.complete and self.session.summary is None and not self.session.debugger.failure:
+            self._summarize()
+        remembered, self._remembered = self._remembered, Session(self.source)
+        if label == TO_END and remembered.position_event and self._goal is None:
+            event = count_text(remembered.position_event)
             self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
 
     def on_unmount(self) -> None:
@@ -527,6 +585,51 @@ class DebuggerScreen(Asking):
             put,
         )
 
+    def action_break_print(self) -> None:
+        """Ask for an expression and a breakpoint, and print the values at its hits."""
+
+        def find(text: str | None) -> None:
+            if text is not None:
+                self.activate("values")
+                self.go(self.session.print_values(self.session.read_print(text)), "finding hits")
+
+        stops = [one.text for one in self.session.breakpoints if one.enabled]
+        prompt = PromptScreen(
+            "Print values",
+            "An expression at each hit of a breakpoint: kv.utilization at preempted · ttft_ms at first-token",
+            value=f"kv.utilization{AT}{stops[0]}" if stops else "",
+            placeholder=f"kv.utilization{AT}preempted",
+            check=self.session.read_print,
+            doing="find them",
+        )
+        self.app.push_screen(prompt, find)
+
+    @on(Arranged)
+    def _arranged(self, message: Arranged) -> None:
+        if self.session.printout is not None:
+            self.session.printout = self.session.printout.arranged(message.how)
+            self.show_view()
+
+    def _filter_values(self, printout: Printout) -> None:
+        """Ask for a filter of the printed values."""
+
+        def use(text: str | None) -> None:
+            if text is not None:
+                self.session.printout = replace(printout, wanted=text.strip())
+                self.show_view()
+
+        about = "Comparisons of the value and parts of requests' names, which must all match: > 0.9 request_1"
+        prompt = PromptScreen(
+            "Filter values",
+            about,
+            value=printout.wanted,
+            placeholder="> 0.9",
+            check=parse_wanted,
+            doing="shows what matches",
+            without="shows all values",
+        )
+        self.app.push_screen(prompt, use)
+
     @on(Wanted)
     def _breakpoint_wanted(self, message: Wanted) -> None:
         place, own = message.place, len(self.session.breakpoints)
@@ -586,7 +689,10 @@ class DebuggerScreen(Asking):
             self.notify("All requests come from the same client, and none has a tenant.", markup=False)
 
     def action_look_filter(self) -> None:
-        """Ask for a filter of the event list."""
+        """Ask for a filter of the event list, or of the printed values where they are in use."""
+        if self.arrangement.active == "values" and self.session.printout is not None:
+            self._filter_values(self.session.printout)
+            return
         events = self.query_one(EventList)
         read = partial(parse_filter, tape=self.session.debugger.tape)
 
@@ -699,7 +805,9 @@ class DebuggerScreen(Asking):
         """Open the export window."""
         self.halt()
         breaks = [one.text for one in self.session.breakpoints if one.enabled]
-        self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot, breaks))
+        self.app.push_screen(
+            ExportScreen(self.session.debugger, self.app.export_screenshot, breaks, self.session.printout)
+        )
 
     # ---- the experiment ----
 

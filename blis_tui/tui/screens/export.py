@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 from blis_tui.base.units import count_text
+from blis_tui.debugger.traces import printed_csv
 from blis_tui.output.tables import requests_csv
 from blis_tui.results.record_lines import record_line
 from blis_tui.runs.simulation import Simulation
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.traces import Printout
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
 
@@ -32,6 +34,7 @@ KINDS: Final = (
     Kind("requests", "requests.csv", "one row per request so far"),
     Kind("records", "records.jsonl", "every record up to here"),
     Kind("trace", "pftrace", "a trace for ui.perfetto.dev"),
+    Kind("values", "values.csv", "the printed values"),
     Kind("bundle", "blis", "the whole run, opening here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
@@ -44,14 +47,23 @@ class ExportScreen(FilesScreen):
         debugger: the run.
         picture: draws the screen below as SVG.
         breaks: the current breakpoints, as written.
+        printout: printed values, if there are any.
     """
 
-    def __init__(self, debugger: Debugger, picture: Callable[[], str], breaks: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        debugger: Debugger,
+        picture: Callable[[], str],
+        breaks: Sequence[str] = (),
+        printout: Printout | None = None,
+    ) -> None:
         # A bundle cannot contain overridden routing decisions.
-        kinds = [kind for kind in KINDS if kind.id != "bundle" or not debugger.routes]
+        left_out = {"bundle": bool(debugger.routes), "values": printout is None}
+        kinds = [kind for kind in KINDS if not left_out.get(kind.id)]
         super().__init__(kinds, f"As of event {count_text(debugger.event)}.")
         self._debugger = debugger
         self._breaks = tuple(breaks)
+        self._printout = printout
         # Draw now, because this window would be part of a later picture.
         self._picture = picture()
 
@@ -66,6 +78,9 @@ class ExportScreen(FilesScreen):
         run = (self._debugger.experiment, self._debugger.routes, simulation.events)
         if kind.id == "picture":
             return text_bytes(lambda out: out.write(self._picture))
+        if kind.id == "values" and self._printout is not None:
+            lines = printed_csv(self._printout.wish, self._printout.shown)
+            return text_bytes(lambda out: out.writelines(lines))
         if kind.id == "bundle":
             return partial(_write_bundle, self._debugger.experiment, self._debugger.event, self._breaks)
         if kind.id == "records":

@@ -24,8 +24,19 @@ from blis_tui.tui.bars import KeyBar, Tab, TabBar, TitleBar
 from blis_tui.tui.boxes import Box, RowsBox
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.lines import shorten
-from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
+from blis_tui.tui.driver import (
+    AT_ONCE_S,
+    BACK_TO_BREAKPOINT,
+    GOING,
+    SLICE_S,
+    TICK_S,
+    TO_BREAKPOINT,
+    TO_LAST_CHANGE,
+    TO_NEXT_CHANGE,
+    TRACE_S,
+)
 from blis_tui.tui.panes import panes_of
+from blis_tui.tui.panes.events import Sentence
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import InTime, Picked
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.history import Move, Progress, Stop
     from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.lints.table import Checkup
@@ -59,6 +71,8 @@ _ENDS: Final = {
     ("end", GOING): "The run ends before that: this is its last event.",
     ("end", TO_BREAKPOINT): "No breakpoint is hit from there on: this is the last event.",
     ("start", BACK_TO_BREAKPOINT): "No breakpoint is hit before that: this is the start.",
+    ("unchanged", TO_LAST_CHANGE): "It does not change before this event.",
+    ("unchanged", TO_NEXT_CHANGE): "It does not change after this event.",
 }
 """Message for a move that did not reach its target, by how it ended and its label."""
 
@@ -203,6 +217,7 @@ class Stage(Screen[None]):
     def compose(self) -> ComposeResult:
         """Create title, timeline, panes, tabs, keys."""
         yield TitleBar(id="status")
+        yield Sentence(id="sentence")
         yield Timeline(id="timeline")
         with Vertical(id="body", classes=" ".join(self._looks())):
             with Horizontal(id="upper"):
@@ -223,6 +238,7 @@ class Stage(Screen[None]):
     def on_mount(self) -> None:
         """Arrange the panes, and create the clock, which only ticks while something runs."""
         self._clock = self.set_interval(TICK_S, self._tick, pause=True)
+        self._tracing = self.set_interval(TRACE_S, self._trace, pause=True)
         self._drop_taken_keys()
         self.place_panes()
         self.begin()
@@ -337,6 +353,19 @@ class Stage(Screen[None]):
         if driver.busy and due and (driver.playing or self._ticks >= _TICKS):
             self._paint()
 
+    def _trace(self) -> None:
+        """Find some more values of the watches; a move has precedence."""
+        if self.session.driver.busy:
+            return
+        until_s = perf_counter() + SLICE_S
+        for _ in self.session.trace():
+            if perf_counter() >= until_s:
+                break
+        if not self.session.trails:
+            self._tracing.pause()
+        if self._shown is not None and self.is_attached:
+            self._show_in("events", self._shown)
+
     def _failed(self, error: BlisError) -> None:
         """Handle a failed move, which may have changed the position."""
         self.session.driver.stop()
@@ -357,6 +386,8 @@ class Stage(Screen[None]):
         if not self.is_attached:
             return
         view = self._view()
+        if self.session.trails:
+            self._tracing.resume()
         self._checks.follow(view, view.place, running=view.playing)
         view = self._shown = replace(view, checked=self._checks.value)
         with self.app.batch_update():
@@ -365,6 +396,7 @@ class Stage(Screen[None]):
                     box.view = view
             self._show_status()
             self._show_tabs()
+            self.query_one(Sentence).view = view
         self.refresh_bindings()
 
     def _view(self) -> View:
@@ -501,17 +533,30 @@ class Stage(Screen[None]):
     def picked(self, message: Picked) -> None:
         """Apply the reader's selection, and go there."""
         self.session.select(
-            event=message.event, request=message.request, instance=message.instance, session=message.session
+            event=message.event,
+            request=message.request,
+            instance=message.instance,
+            session=message.session,
+            metric=message.metric,
         )
         if message.go and message.event is not None:
             self.session.leave()
             self.go(self.session.debugger.seek(message.event), GOING)
+        elif message.go and message.metric is not None:
+            self.session.leave()
+            self.go(self.session.to_metric(message.metric), GOING)
         else:
             if message.go and message.request is not None:
                 self.activate("request")
             elif message.go and message.instance is not None:
                 self.activate("instances")
             self.show_view()
+
+    def show_summary(self, summary: Summary) -> None:
+        """Show the summary of the whole run."""
+        self.session.summary = summary
+        if self._shown is not None and self.is_attached:
+            self._show_in("summary", replace(self._shown, summary=summary))
 
     def show_spec(self, lines: tuple[str, ...]) -> None:
         """Show the resolved document; the reader may have left the screen meanwhile."""

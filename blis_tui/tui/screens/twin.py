@@ -494,6 +494,8 @@ class TwinScreen(SideBySideScreen):
         elif place.event is not None:
             begins = left.begins_us or right.begins_us
             self._go(begins[min(place.event, len(begins) - 1)] if begins else 0)
+        elif place.end:
+            self._go(self.view().end_us)
         else:
             life = left.lives.get(place.request or "")
             if life is None:

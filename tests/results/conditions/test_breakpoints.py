@@ -63,6 +63,8 @@ from tests.cluster.fleets import fleet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.cluster.snapshot import RequestSnapshot
+
 MADE = experiment(instances=2)
 STEP = StepFinished(5, 900, 1, 1234, ("a",), ("b",), (), 3, 90, ("c",), 12_500, (), (), 0, 4, 9, -1)
 ALL: dict[str, Record] = {
@@ -106,10 +108,14 @@ class Scripted:
 
     def __init__(self, **figures: float) -> None:
         self.figures: dict[str, float] = {"event": 1234, "time_us": 1_500_007, **figures}
+        self.requests: dict[str, RequestSnapshot] = {}
         self.broken = ""
 
     def figure(self, name: str, instance: int | None = None) -> float:
         return self.figures[name if instance is None else f"{name}@{instance}"]
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        return self.requests.get(name)
 
     def verify(self) -> None:
         if self.broken:
@@ -301,6 +307,41 @@ def test_a_condition_on_the_state_stops_where_it_becomes_true() -> None:
         [],
         ["kv.utilization > 90% became true (0.91)"],
     ]
+
+
+def test_a_change_is_any_other_value() -> None:
+    state = Scripted(running=3)
+    state.figures["kv.utilization"] = 0.5
+    found = watch("change running", "change kv.utilization > 0.9", "change r1.phase")
+    found.reset(state)
+    assert sentences(found.check(state, ())) == []
+    state.figures |= {"running": 4, "kv.utilization": 0.95}
+    assert sentences(found.check(state, ())) == [
+        "running is 4 requests, it was 3 requests",
+        "kv.utilization > 0.9 is yes, it was no",
+    ]
+    assert sentences(found.check(state, ())) == []
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart"))
+    simulation.run(max_events=5)
+    live = simulation.request("request_0")
+    assert live is not None
+    state.requests["r1"] = replace(live, phase="waiting")
+    assert sentences(found.check(state, ())) == ["r1.phase is waiting, it was none"]
+    first = FirstToken(12, 1_500_000, "d", 1, 1_512_500, 250_000)
+    ttft = watch("change ttft_ms")
+    ttft.reset(state)
+    told = [sentences(ttft.check(state, records)) for records in ((first,), (), (first,))]
+    assert told == [["ttft_ms is 250 ms"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [("change", 6, "a metric is missing"), ("change kv.usd", 7, "unknown name `kv.usd`"), ("change 'a'", 7, "a text")],
+)
+def test_what_is_no_change_is_explained_at_its_place(text: str, column: int, message: str) -> None:
+    with pytest.raises(ConditionError, match=message) as caught:
+        parse_breakpoint(text, MADE)
+    assert (caught.value.source, caught.value.column) == (text, column)
 
 
 def test_what_is_true_at_the_start_is_no_news() -> None:

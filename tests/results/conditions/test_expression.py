@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided
+from blis_tui.cluster.snapshot import RequestSnapshot
 from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import (
     ChunkDone,
@@ -38,6 +39,30 @@ LOOKS = tuple(
 """One for each role."""
 
 
+REQUEST = RequestSnapshot(
+    request_id="chat-3",
+    phase="decode",
+    instance=0,
+    arrival_us=1,
+    queued_us=2,
+    scheduled_us=3,
+    first_token_us=4,
+    deadline_us=None,
+    input_tokens=100,
+    max_output_tokens=20,
+    target_tokens=100,
+    computed_tokens=104,
+    generated_tokens=5,
+    cached_tokens=0,
+    held_blocks=7,
+    shared_blocks=0,
+    priority=0,
+    preemptions=1,
+    slo_class="standard",
+    tenant_id="",
+)
+
+
 class Fixed:
     """A state with figures of our choice; instance ``i`` has 1000 * (i + 1) more of everything."""
 
@@ -46,6 +71,10 @@ class Fixed:
 
     def figure(self, name: str, instance: int | None = None) -> float:
         return self._figures[name] + (0 if instance is None else 1000 * (instance + 1))
+
+    def request(self, name: str) -> RequestSnapshot | None:
+        """The one request that is there."""
+        return REQUEST if name == REQUEST.request_id else None
 
 
 STATE = Fixed(
@@ -114,6 +143,11 @@ def holds(text: str, records: Sequence[Record] = STEP_EVENT, state: Fixed = STAT
         ("running > 8 and (waiting > 8 or event == 12)", False),
         ("event == 12 or running > 8 and waiting > 8", True),
         ("running <= 8 and running >= 8 and running != 7 and not running != 8 and not running < 8", True),
+        # requests
+        ('request["chat-3"].phase == "decode"', True),
+        ('request["chat-3"].phase != "waiting" and "none" == request_9.phase', True),
+        ('request["chat-3"].held_blocks == 7 and request_9.held_blocks == 0', True),
+        ('request["chat-3"].generated_tokens + request["chat-3"].computed_tokens > 109', False),
         # units
         ("kv.utilization >= 90%", True),
         ("kv.used / kv.total >= 90%", True),
@@ -248,6 +282,8 @@ def test_questions_about_any_record_need_all_kinds(text: str) -> None:
         ("time_us > 1500.0ms", "time_us > 1500ms"),
         ("instance[01].kv.used*(1+2)<=-3", "instance[1].kv.used * (1 + 2) <= -3"),
         ("not(not(running > 1e-7))", "not not running > 1e-07"),
+        ("request['a \"b'].phase=='decode'", 'request["a \\"b"].phase == "decode"'),
+        ("request_7.held_blocks>1", "request_7.held_blocks > 1"),
     ],
 )
 def test_canonical_text(text: str, canonical: str) -> None:
@@ -319,6 +355,15 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("instance[0].arrived > 1", 12, "`arrived` is a metric of the whole cluster", "leave out"),
         ("instance[0].ttft_ms > 1", 12, "an instance has no metric `ttft_ms`", ""),
         ("instance[0].wating > 1", 12, "an instance has no metric `wating`", "did you mean `waiting`?"),
+        ("request[7].phase == 1", 8, "the name of a request in quotes is expected here", "such as"),
+        ('request["a" == 1', 12, "the `[` is never closed", ""),
+        ('request["a"] == 1', 13, "what of it must follow", "such as"),
+        ('request["a"].phse == 1', 13, "a request has no metric `phse`", "did you mean `phase`?"),
+        ("request_7.phase", 0, "`request_7.phase` alone is not a condition", '`request_7.phase == "decode"`'),
+        ("request_7.phase == 1", 19, "a phase is compared with a text in quotes", "such as"),
+        ('request_7.phase > "decode"', 16, "phases cannot be ordered", "`==`"),
+        ('request_7.phase == "decoded"', 19, "there is no phase `decoded`", "did you mean `decode`?"),
+        ("request_7.phase + 1 > 2", 0, "`+` needs numbers, this is a phase", ""),
         ("(" * 21 + "1 > 0" + ")" * 21, 20, "more than 20 nested conditions", ""),
         ("not " * 21 + "1 > 0", 80, "more than 20 nested conditions", ""),
         ("-" * 21 + "1 > 0", 20, "more than 20 nested conditions", ""),
@@ -420,6 +465,10 @@ def test_what_is_shown_has_its_unit() -> None:
     assert value("running < 0") == "no"
     assert value("step.duration_ms") in ("-", "0 ms")
     assert value("running / 0") == "-"
+    live = instance.running[0]
+    assert value(f"{live.request_id}.phase") == live.phase
+    assert value(f"{live.request_id}.held_blocks") == f"{live.held_blocks} blocks"
+    assert value("nobody.phase") == "none"
 
 
 # ---- properties ----
