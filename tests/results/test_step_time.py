@@ -432,7 +432,7 @@ NOT_ASKED: dict[type, str] = {
     Cluster: "signals",  # routing that looks at them is asked
     Workload: "name requests sessions rate_per_s stages exact_stage_counts trace",  # given, not simulated
     Client: "id share arrivals rate_curve input_tokens output_tokens prefix repeated_prompts session reasoning tenant"
-    " slo_class model timeout_us adapters",  # given; what of them is in no measured run, the run shows
+    " slo_class model timeout_us adapters ignore_eos",  # given; what of them is in no measured run, the run shows
     Hardware: "name mfu_prefill mfu_decode reached_products reached_experts reached_memory reached_overlap"
     " host_link_gb_per_s launch_us"
     " idle_watts memory_bound_watts peak_watts peak_watts_mfu usd_per_hour",  # none of them is read with CUDA graphs
