@@ -85,8 +85,11 @@ def summarize(
     from blis_tui.runs.simulation import Simulation  # noqa: PLC0415  (the list of experiments needs none)
 
     simulation = Simulation(experiment, routes=routes)
-    if not simulation.run(go_on=go_on):
-        return None
+    return summary_of(simulation) if simulation.run(go_on=go_on) else None
+
+
+def summary_of(simulation: Simulation) -> Summary:
+    """Return the summary of a simulation that is at its end."""
     report = simulation.report()
     instances = simulation.cluster.instances
     return Summary(
