@@ -253,6 +253,13 @@ class EventStore:
         entries = (self._plans[place * _PLAN_WIDTH : (place + 1) * _PLAN_WIDTH] for place in there)
         return tuple(PlannedChange(self._words[code], request, instance) for code, request, instance in entries)
 
+    def first_stop(self, causes: Sequence[str]) -> int:
+        """Return the first event whose plan left requests in the queue for one of these causes; 0 if there is none."""
+        codes = [self._cause_codes[cause] for cause in causes if cause in self._cause_codes]
+        stopped = (place for place, code in enumerate(self._stops[1::_STOP_WIDTH]) if code in codes)
+        place = next(stopped, -1)
+        return 0 if place < 0 else self._stop_events[place]
+
     def stops_of(self, first: int, last: int) -> Mapping[tuple[int, int], tuple[str, int]]:
         """Return what :meth:`stop` knows in a range of events: cause and request by event and step number."""
         there = range(bisect_left(self._stop_events, first), bisect_right(self._stop_events, last))

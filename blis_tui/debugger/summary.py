@@ -85,8 +85,11 @@ def summarize(
     from blis_tui.runs.simulation import Simulation  # noqa: PLC0415  (the list of experiments needs none)
 
     simulation = Simulation(experiment, routes=routes)
-    if not simulation.run(go_on=go_on):
-        return None
+    return summary_of(simulation) if simulation.run(go_on=go_on) else None
+
+
+def summary_of(simulation: Simulation) -> Summary:
+    """Return the summary of a simulation that is at its end."""
     report = simulation.report()
     instances = simulation.cluster.instances
     return Summary(
@@ -370,9 +373,9 @@ def _of_finding(tape: EventStore, finding: Finding) -> Generator[Progress, None,
     if finding.id in _BEGINS:
         return Setting((yield from _search(tape, _BEGINS[finding.id], back=False)))
     if finding.id in _STOPS:
-        stopped = [event for (event, _), (why, _) in tape.stops_of(1, len(tape)).items() if why in _STOPS[finding.id]]
+        stopped = tape.first_stop(_STOPS[finding.id])
         if stopped:
-            return Setting(stopped[0])
+            return Setting(stopped)
     if finding.id == "overload":
         return Setting(tape.longest_queue())
     if finding.instance is not None:

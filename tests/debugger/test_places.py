@@ -23,6 +23,9 @@ from blis_tui.debugger.places import Place, parse_instance, parse_place
         ("request 7b", Place(request="7b")),
         ("1.5", Place(request="1.5")),
         (" chat-3 ", Place(request="chat-3")),
+        ("start", Place(event=0)),
+        ("end", Place(end=True)),
+        ("request end", Place(request="end")),
     ],
 )
 def test_places(text: str, place: Place) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.file_windows import PrintedScreen
 from tests.tui.screens import press, screen_text, settle
 
@@ -52,6 +53,10 @@ async def test_it_is_kept_and_said_once_where(lab: Path, capfd: pytest.CaptureFi
         await press(pilot, "n")
         assert SAID in screen_text(app)
         await press(pilot, "end")
+        assert isinstance(app.screen, DebuggerScreen)
+        while app.screen.session.driver.busy:
+            await pilot.pause(0.02)
+        await settle(pilot)
         assert SAID not in screen_text(app)
         await press(pilot, "p")
         shown = screen_text(app)

@@ -18,7 +18,7 @@ from blis_tui.debugger.places import parse_instance, parse_place
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
 from blis_tui.debugger.saved_sessions import save as save_session
-from blis_tui.debugger.summary import WARNINGS, WORST, summarize
+from blis_tui.debugger.summary import WARNINGS, WORST, summarize, summary_of
 from blis_tui.debugger.traces import AT, parse_wanted
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
@@ -498,8 +498,9 @@ class DebuggerScreen(Asking):
     def stopped(self, stop: Stop, label: str = "") -> None:
         """Show where a move ended; at the first end, mention the position of the last session."""
         super().stopped(stop, label)
-        if self.session.debugger.complete and self.session.summary is None and not self.session.debugger.failure:
-            self._summarize()
+        debugger = self.session.debugger
+        if self.session.summary is None and debugger.at_end and debugger.failure is None:
+            self.show_summary(summary_of(debugger.simulation))
         remembered, self._remembered = self._remembered, Session(self.source)
         if label == TO_END and remembered.position_event and self._goal is None:
             event = count_text(remembered.position_event)
