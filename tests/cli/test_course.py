@@ -26,7 +26,7 @@ def test_the_guide_shows_what_is_told() -> None:
     assert done.exit_code == ExitCode.CHECK_FAILED
     assert done.stderr.endswith(found[2])
     broken = [one for one in json.loads(done.stdout)["expectations"] if not one["ok"]]
-    assert [one["event"] for one in broken] == [24800]
+    assert [one["event"] for one in broken] == [25062]
     assert f"--at {broken[0]['event']}" in found[2]
 
 

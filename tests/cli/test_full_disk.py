@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ WRITING = [
     ),
     "sensitivity demo.blis.yaml --slo latency.ttft_ms.p99<=9000 -o file --seeds 2 --store none -j 1",
     "shrink demo.blis.yaml --expect requests.completed<=1 -o file",
+    "values demo.blis.yaml 'waiting at completed' -o file.csv",
     "bundle demo.blis.yaml -o file.blis",
     "bundle demo.blis.yaml -o file.html",
     "calibrate measured.csv --spec demo.blis.yaml --html file --compare",
@@ -88,7 +90,7 @@ def test_everything_is_as_it_was_before(command: str, made: Path, monkeypatch: p
         raise full
 
     monkeypatch.setattr(result_files, "_settle", fail)
-    ended = CliRunner().invoke(cli, command.split())
+    ended = CliRunner().invoke(cli, shlex.split(command))
     assert ended.exit_code == ExitCode.IO, ended.output
     errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, ended.stderr

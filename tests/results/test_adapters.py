@@ -55,7 +55,7 @@ def test_where_adapters_are_requests_need_not_wait() -> None:
     there, anywhere = run_of("")[0], run_of("round-robin")[0]
     assert there.adapters is not None
     assert anywhere.adapters is not None
-    assert there.adapters.hit_rate > 0.9
+    assert there.adapters.hit_rate > 0.85
     assert anywhere.adapters.hit_rate < 0.7
     assert there.latency.ttft_ms.mean is not None
     assert anywhere.latency.ttft_ms.mean is not None

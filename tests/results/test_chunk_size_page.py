@@ -35,7 +35,7 @@ def test_so_is_the_table_and_the_picture_shows_it(knob: str) -> None:
     rows = _listed(knob)
     assert tuple(rows) == CHUNKS
     for (ttft, itl, worst), (next_ttft, next_itl, next_worst) in pairwise(rows.values()):
-        assert ttft > next_ttft
+        assert ttft >= next_ttft  # as rounded; the figures themselves are compared above
         assert itl < next_itl
         assert worst < next_worst
     picture = PICTURE.read_text(encoding="utf-8")
