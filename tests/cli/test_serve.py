@@ -96,11 +96,12 @@ async def until(window: aiohttp.ClientWebSocketResponse, *wanted: bytes) -> byte
     """What a window is told until one of some words comes."""
     shown = bytearray()
     looked = 0
-    while not any(shown.find(word, looked) >= 0 for word in wanted):
-        looked = max(0, len(shown) - max(map(len, wanted)))  # a giant terminal is drawn in many messages
-        message = await window.receive(timeout=PATIENCE_S)
-        assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
-        shown += message.data if isinstance(message.data, bytes) else b""
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(shown.find(word, looked) >= 0 for word in wanted):
+            looked = max(0, len(shown) - max(map(len, wanted)))  # a giant terminal is drawn in many messages
+            message = await window.receive()
+            assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
+            shown += message.data if isinstance(message.data, bytes) else b""
     return bytes(shown)
 
 
@@ -362,9 +363,9 @@ async def test_a_download_needs_the_token_too(lab: Path) -> None:
     with serving(lab, "mine.blis.yaml") as (said, _):
         url = said.split()[3]
         async with aiohttp.ClientSession() as session, session.ws_connect(f"{url}ws?width=100&height=30") as window:
-            await until(window, b"at the start")
+            await until(window, "■ end".encode())
             await window.send_json(["stdin", "x"])
-            await until(window, b"report")
+            await until(window, b"Export")
             await window.send_json(["stdin", "\r"])
             while (message := await window.receive(timeout=PATIENCE_S)).type is not aiohttp.WSMsgType.TEXT:
                 assert message.type is aiohttp.WSMsgType.BINARY, message

@@ -17,6 +17,8 @@ from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.worker import WorkerCancelled, WorkerFailed
 
+from blis_tui.tui.screens.debugger import DebuggerScreen
+
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from rich.console import RenderableType
@@ -107,6 +109,10 @@ async def settle(pilot: Pilot[None]) -> None:
     """
     for _ in range(4):
         await finish(pilot)
+        for screen in pilot.app.screen_stack:
+            if isinstance(screen, DebuggerScreen):
+                while screen.session.trails and not screen.session.driver.busy:  # a timer would find them bit by bit
+                    screen._trace()
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:

@@ -70,7 +70,7 @@ def streamed(name: str) -> tuple[Record, ...]:
 def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they_wait() -> None:
     """By the records: steps of the replica are the times at which any of its ranks starts one.
 
-    After event 420 all ranks have records of the latest.
+    A moment at which all ranks have records of the latest, when some have had dummy batches.
     """
     wide = {
         "model": "qwen3-30b-a3b",
@@ -81,9 +81,19 @@ def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they
         "workload.requests": 12,
     }
     debugger = Debugger(blis_tui.load("quickstart", set=wide))
-    run_to_stop(debugger.seek(420))
-    records = [one for one in records_until(debugger, 420) if isinstance(one, StepFinished)]
-    starts = [{one.time_us for one in records if one.instance == instance} for instance in range(4)]
+    starts: list[set[int]] = [set() for _ in range(4)]
+    for event in range(1, 500):
+        run_to_stop(debugger.seek(event))
+        for one in debugger.records_of(event):
+            if isinstance(one, StepFinished):
+                starts[one.instance].add(one.time_us)
+        latest = [max(found, default=-1) for found in starts]
+        if event >= 420 and latest[0] == latest[1] and latest[2] == latest[3]:
+            break
+    assert latest[0] == latest[1]
+    assert latest[2] == latest[3]
+    assert starts[0] != starts[1]
+    assert starts[2] != starts[3]
     for instance, (replica, rank) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         view = view_at(debugger, instance=instance)
         steps = starts[2 * replica] | starts[2 * replica + 1]

@@ -5,7 +5,8 @@ Every key pressed here is one that the screen shows at that moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.tui.app import BlisApp
@@ -14,6 +15,8 @@ from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+PATIENCE_S: Final = 60.0
 
 
 def shows(app: BlisApp, *hints: str) -> None:
@@ -37,8 +40,9 @@ async def test_why_was_the_slowest_request_slow(empty: Path) -> None:
             await pilot.pause(0.05)
         screen = app.screen
         assert isinstance(screen, DebuggerScreen)
-        while screen.session.summary is None or screen.session.driver.busy:
-            await pilot.pause(0.02)
+        async with asyncio.timeout(PATIENCE_S):
+            while screen.session.summary is None or screen.session.driver.busy:
+                await pilot.pause(0.02)
         await settle(pilot)
         shows(app, "n event", "h help", "c run")
         shows(app, "■ end", "worst", "end to end", "? why")

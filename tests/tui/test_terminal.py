@@ -127,9 +127,23 @@ def test_a_walk_through_the_shell_leaves_the_terminal_as_it_was(terminal: Termin
 @pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
 def test_a_signal_leaves_the_terminal_as_it_was(name: str, terminal: Terminal) -> None:
     before = terminal.state()
-    blis = shlex.join([sys.executable, "-m", "blis_tui", "tui", "quickstart"])
+    blis = shlex.join([sys.executable, "-m", "blis_tui", "tui", "quickstart", "--at", "start"])
     terminal.type(f"sh -c 'echo $$ > pid; exec {blis}'; echo rc=$?", "Enter")
     terminal.until(lambda screen: "at the start" in screen)
+    os.kill(int(Path("pid").read_text()), signal.Signals[f"SIG{name}"])
+    terminal.until(lambda screen: "rc=130" in screen)
+    assert terminal.state() == before
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
+def test_a_signal_while_the_end_is_sought_leaves_the_terminal_as_it_was(name: str, terminal: Terminal) -> None:
+    """A thread is at work then, on the summary: for much longer than anybody here waits."""
+    before = terminal.state()
+    blis = shlex.join([sys.executable, "-m", "blis_tui", "tui", "quickstart", "--set", "workload.requests=10000000"])
+    terminal.type(f"sh -c 'echo $$ > pid; exec {blis}'; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "not known yet" in screen or "Simulating the run" in screen)
+    time.sleep(0.5)
+    assert "■ end" not in terminal.screen()
     os.kill(int(Path("pid").read_text()), signal.Signals[f"SIG{name}"])
     terminal.until(lambda screen: "rc=130" in screen)
     assert terminal.state() == before
@@ -163,7 +177,7 @@ it is when a signal comes while another task than the application's is at work."
 def test_a_signal_waits_for_what_gives_the_terminal_back(terminal: Terminal) -> None:
     before = terminal.state()
     Path("late.py").write_text(LATE + "blis_tui.__main__.main()\n", encoding="utf-8")
-    blis = shlex.join([sys.executable, "late.py", "tui", "quickstart"])
+    blis = shlex.join([sys.executable, "late.py", "tui", "quickstart", "--at", "start"])
     terminal.type(f"sh -c 'echo $$ > pid; exec {blis}'; echo rc=$?", "Enter")
     terminal.until(lambda screen: "at the start" in screen)
     os.kill(int(Path("pid").read_text()), signal.SIGTERM)
@@ -184,7 +198,9 @@ import blis_tui.__main__
 
 def test_a_signal_at_the_very_end_leaves_no_process_behind(terminal: Terminal) -> None:
     Path("closed.py").write_text(CLOSED + "blis_tui.__main__.main()\n", encoding="utf-8")
-    terminal.type(shlex.join([sys.executable, "closed.py", "tui", "quickstart"]) + "; echo rc=$?", "Enter")
+    terminal.type(
+        shlex.join([sys.executable, "closed.py", "tui", "quickstart", "--at", "start"]) + "; echo rc=$?", "Enter"
+    )
     terminal.until(lambda screen: "at the start" in screen)
     terminal.type("C-q")
     terminal.until(lambda screen: "rc=130" in screen)
@@ -217,7 +233,7 @@ def test_an_editor_gets_the_terminal_and_gives_it_back(terminal: Terminal) -> No
 
 def test_a_run_is_stepped_played_gone_back_in_and_asked_why(terminal: Terminal) -> None:
     blis = shlex.join([sys.executable, "-m", "blis_tui"])
-    terminal.type(f"{blis} tui kv-pressure --break preempted; echo rc=$?", "Enter")
+    terminal.type(f"{blis} tui kv-pressure --break preempted --at start; echo rc=$?", "Enter")
     terminal.until(lambda screen: "at the start" in screen)
     terminal.type("n", "n", "n", "[")
     terminal.until(lambda screen: "event 2 of 3+" in screen)
