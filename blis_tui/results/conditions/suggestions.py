@@ -43,7 +43,10 @@ class Suggestion:
 
 
 def suggestions(text: str, experiment: Experiment) -> tuple[Suggestion, ...]:
-    """Return completions of the last word of ``text``, or possible next words, in table order."""
+    """Return completions of the last word of ``text``, or possible next words.
+
+    Keywords and figures are in the order of their tables, kinds of records by name: plug-ins may add some at any time.
+    """
     match = _TYPED.search(text)
     typed = "" if match is None else match.group()
     head = text[: len(text) - len(typed)]
@@ -101,7 +104,7 @@ def _after_keyword(words: list[str], experiment: Experiment) -> Iterator[Word]:
 
 
 def _kinds() -> Iterator[Word]:
-    return ((kind, record.shown.meaning) for kind, record in RECORD_KINDS.items())
+    return ((kind, RECORD_KINDS[kind].shown.meaning) for kind in sorted(RECORD_KINDS))
 
 
 def _names(typed: str) -> Iterator[Word]:
