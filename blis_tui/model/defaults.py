@@ -241,17 +241,17 @@ was measured: pairs of servers of a performance lab that differ in nothing else 
 5 ms at 256; elsewhere it was 2.4 to 2.9 ms with few requests."""
 _FLOOR_US: Final = 2300.0
 """What vLLM's host takes for a step while the GPU works on the one before. No server that was measured was faster; one
-of Qwen3 0.6B on H100, whose GPU takes 1.6 ms, took 2.4 ms a token."""
+of Qwen3 0.6B on H100, whose GPU takes 1.2 to 1.5 ms, took 2.4 ms a token."""
 _SYNCHRONOUS_FLOOR_US: Final = 4100.0
 """The same without asynchronous scheduling. Qwen3 0.6B on A100 took 4.2 ms a token with one user, 1.7B 4.6 (June 2025;
 github.com/tenstorrent/tt-inference-server, issue 340)."""
 SORTING_US: Final[Mapping[str, float]] = MappingProxyType({"sort_step_us": 130.0, "sort_logits_us": 0.17})
-"""Top-p and top-k by sorting the logits, as vLLM did up to 0.19, fitted on servers of 0.15: per step, and per request
-and 1,000 logits."""
+"""Top-p and top-k by sorting the logits, per step, and per request and 1,000 logits: fitted on servers of vLLM 0.15;
+one of 0.19 took the same (docs/lab/operators.md)."""
 _FLASHINFER_US: Final[Mapping[str, float]] = MappingProxyType({"sort_step_us": 100.0, "sort_logits_us": 0.006})
-"""The same by FlashInfer's kernel, vLLM's default since, and SGLang's. It takes 0.10 ms for 64 rows of 131,072 logits
-and 0.37 ms for 512 by top-p alone, 0.20 and some 0.6 ms by both; sorting took 1.0 and 6.2 (vLLM pull request 40376).
-What is taken here lies between."""
+"""The same by FlashInfer's kernel, SGLang's, and vLLM's default since pull request 40376, which has the figures: for
+64, 128 and 512 rows of 131,072 logits it takes 0.10, 0.13 and 0.37 ms by top-p alone, 0.20 and 0.26 ms (64, 128) by
+top-k and top-p; sorting took 1.0, 2.3 and 6.2. What is taken here lies between the two."""
 
 
 def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, float]:

@@ -366,14 +366,15 @@ class OperatorSettings:
     )
     sort_step_us: float | None = setting(
         "Top-p or top-k: per step (us). Default: 100, as FlashInfer's kernel takes; 130 where logits are sorted, in"
-        " vLLM 0.10 (and up to 0.19, whose scheduler is that of 0.32) and for TensorRT-LLM.",
+        " vLLM 0.10, and for TensorRT-LLM. For a server of vLLM 0.11 to 0.19, whose scheduler is simulated as 0.32's,"
+        " give 130.",
         default=None,
         minimum=0,
         maximum=10**9,
     )
     sort_logits_us: float | None = setting(
         "The same, per request and 1000 entries of the vocabulary (us), whatever the memory's bandwidth, as it works in"
-        " the GPU's caches. Default: 0.006; 0.17 where logits are sorted.",
+        " the GPU's caches. Default: 0.006; 0.17 where logits are sorted, and to give for vLLM 0.11 to 0.19.",
         default=None,
         minimum=0,
         maximum=10**9,
