@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
 from blis_tui.base.errors import BlisError
-from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_settings import OperatorSettings
 from blis_tui.model.defaults import SORTING_US, host_us
 from blis_tui.results.expected_error import (
     ObservedLoad,

@@ -6,7 +6,8 @@ import pytest
 
 import blis_tui
 from benchmarks.mlperf import PUBLISHED, STEPS, Row, latency_of, spec_of, with_16_bits
-from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_settings import OperatorSettings
 from blis_tui.engine.latency.operator_tables import OperatorTables
 
 MIXTRAL = Row("rtx-pro-6000", "mixtral-8x7b", "Server", 3767.0, 26.0, 286.0, 146.0, 145.0, 1)

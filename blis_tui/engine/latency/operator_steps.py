@@ -16,8 +16,9 @@ from blis_tui.engine.latency.operator_costs import OperatorCosts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.latency.expert_parallelism import ExpertParallelism
     from blis_tui.engine.latency.model import Chunk, StepLoad
-    from blis_tui.engine.latency.operator_costs import ExpertParallelism, OperatorSettings
+    from blis_tui.engine.latency.operator_settings import OperatorSettings
     from blis_tui.engine.latency.operator_tables import Curve
     from blis_tui.model import Pool
 
@@ -232,7 +233,7 @@ class OperatorModel(Overheads):
 
 
 def _wide_of(pool: Pool) -> ExpertParallelism:
-    from blis_tui.engine.latency.operator_costs import wide_of  # noqa: PLC0415  (few runs use it)
+    from blis_tui.engine.latency.expert_parallelism import wide_of  # noqa: PLC0415  (few runs use it)
 
     return wide_of(pool.engine, pool.model, pool.tensor_parallel)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.engine.latency.operator_costs import OperatorSettings
+from blis_tui.engine.latency.operator_settings import OperatorSettings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel, WideOperatorModel
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import pytest
 
 from blis_tui.base.streams import Streams
-from blis_tui.engine.latency.operator_costs import Busiest, expected_largest, popularity_excess
+from blis_tui.engine.latency.expert_parallelism import Busiest, expected_largest, popularity_excess
 
 _NORMAL = NormalDist()
 

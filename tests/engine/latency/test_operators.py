@@ -14,8 +14,10 @@ import blis_tui
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.streams import Streams
 from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.expert_parallelism import popularity_excess
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings, popularity_excess
+from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_settings import OperatorSettings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel
 from blis_tui.engine.latency.operator_tables import (
     WEIGHT_BYTES,

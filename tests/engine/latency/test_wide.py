@@ -12,8 +12,8 @@ import pytest
 import blis_tui
 from blis_tui.engine.kv.capacity import InstanceMemory, active_parameters, kv_capacity
 from blis_tui.engine.latency.creation import create_latency
+from blis_tui.engine.latency.expert_parallelism import wide_of
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.latency.operator_costs import wide_of
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import OperatorTables
 from blis_tui.model import AllToAll
