@@ -83,6 +83,11 @@ _FEWEST_WAITING: Final = 200
 requests arrive than leave. A batch that is full cannot serve twice as many, and a burst is not as large as that."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
+_STAYS_IN_WAVES: Final = 8.0
+_WAVES: Final = 5.0
+"""The same for sessions whose requests come in waves: the variance of their number in the system is so many times its
+mean, which is what it is for requests that do not wait for each other. Of 35 sessions/s on 20 instances, waves grew
+from 280 to 1,420 requests in nine of a session's stays; after five nothing told their growth from chance."""
 KV_FULL: Final = 0.85
 """Share of the KV cache above which preemptions may still begin."""
 
@@ -148,6 +153,8 @@ class _Look:
     """Share of the requests in the system that are in no batch."""
     swamped: bool
     """Whether far more arrives than can be served."""
+    in_waves: bool
+    """Whether sessions make the number of requests in the system swing more than chance does."""
 
     @property
     def end_s(self) -> float:
@@ -253,6 +260,7 @@ class SteadyRun:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         estimates = [(bound, lasting(bound.estimate(start_us, now_us), stay_s / span_s)) for bound in self._bounds]
         nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
+        swings = mean([(one - there) * (one - there) for one in self._in_system[half + 1 :]] or [0.0])
         waiting = mean(self._waiting[half + 1 :] or [0.0])
         left = arrived - (self._in_system[-1] - self._in_system[half])
         return _Look(
@@ -269,6 +277,7 @@ class SteadyRun:
             stay_s=stay_s,
             kv=max(self._kv[half + 1 :], default=0.0),
             waits=waiting / max(there, 1.0),
+            in_waves=self._started[-1] > 0 and swings > _WAVES * there,
             swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
         )
 
@@ -276,7 +285,8 @@ class SteadyRun:
         """Return the verdict and what it rests on if more of the run would not change it; otherwise empty texts."""
         if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
             return "fails", found.nearest.sentence(found.share)
-        stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= self._asked.duration_s
+        stays = _STAYS_IN_WAVES if found.in_waves else _STAYS
+        stayed = found.end_s >= stays * found.stay_s and found.end_s >= self._asked.duration_s
         grown = found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED
         if stayed and grown and found.waits > _WAIT:
             return "fails", _growth_text(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from statistics import fmean, pvariance
 from typing import Any, Final
 
 import pytest
@@ -160,6 +161,34 @@ def test_numbers_that_swing_ever_more_widely_are_not_settled() -> None:
     assert run._early(replace(look, waves=Trend(100.0, 119.0, 9.0)))[0] == "holds"
     assert run._early(replace(look, waves=Trend(100.0, 121.0, 1.9)))[0] == "holds"
     assert run._early(replace(look, waves=Trend(100.0, 121.0, 2.1)))[0] == ""
+
+
+def test_sessions_in_waves_are_followed_for_longer() -> None:
+    run, look = looked_at()
+    assert not look.in_waves
+    for stays, calm, wavy in ((3.9, "", ""), (4.1, "holds", ""), (7.9, "holds", ""), (8.1, "holds", "holds")):
+        of_stays = replace(look, stay_s=look.end_s / stays)
+        assert [run._early(replace(of_stays, in_waves=waves))[0] for waves in (False, True)] == [calm, wavy]
+
+
+@pytest.mark.parametrize(("turns", "cv", "waves"), [(3, 6.0, True), (3, 1.0, False), (1, 6.0, False)])
+def test_waves_are_of_sessions_that_swing_more_than_chance(turns: int, cv: float, *, waves: bool) -> None:
+    """The variance of how many independent requests are in the system is their mean."""
+    document = blis_tui.load("quickstart", set={**SET, "engine.max_num_seqs": 256}).document
+    workload: Any = document["workload"]
+    client = {**workload["clients"][0], "arrivals": {"kind": "gamma", "cv": cv}}
+    if turns > 1:
+        client |= {"session": {"turns": turns, "think_time_ms": 500}}
+    counted = {key: value for key, value in workload.items() if key != "requests"} | {"clients": [client]}
+    counted |= {"sessions" if turns > 1 else "requests": 2000, "rate_per_s": 12.0 / turns}
+    simulation = blis_tui.Simulation(blis_tui.load({**document, "workload": counted}))
+    run = SteadyRun(simulation, Steady(bounds=(bound(max=1e9),), kind="long", rate_per_s=12.0, duration_s=90.0))
+    for ticks in (16, 32, 64):
+        run._advance(ticks)
+        run._moments[run._ticks] = simulation.since()
+    late = run._in_system[run._half + 1 :]
+    assert run._look().in_waves == waves
+    assert (pvariance(late) > 5.0 * fmean(late)) == (waves or turns == 1)
 
 
 @pytest.mark.parametrize(("waits", "verdict"), [(0.0, ""), (0.099, ""), (0.101, "fails")])
