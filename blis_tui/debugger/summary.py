@@ -18,7 +18,7 @@ from blis_tui.debugger.history import SLICE, Progress
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import Steps, token_times_us
 from blis_tui.engine.stopped import BLOCKS, MAX_NUM_SEQS, PROMPTS, TOKENS
-from blis_tui.model.latencies import SAMPLED
+from blis_tui.model.latencies import LATENCIES, SAMPLED
 from blis_tui.results.report import seen_gaps_us
 from blis_tui.results.stats import HistogramSamples
 
@@ -167,6 +167,10 @@ class Setting(NamedTuple):
     request: str | None = None
 
 
+_MOMENTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"ttft_us": "first-token", "e2e_us": "completed", "scheduled_us": "scheduled", "": "step"}
+)
+"""Where a latency ends (see ``Latency.end``) -> the kind of record that tells it."""
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "requests.total": "arrived",
@@ -188,12 +192,8 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "kv.preemptions": "preempted",
         "kv.preempted_requests": "preempted",
         "kv.peak_used": "step",
-        "latency.ttft_ms": "first-token",
-        "latency.itl_ms": "step",
-        "latency.tpot_ms": "completed",
-        "latency.e2e_ms": "completed",
-        "latency.scheduling_delay_ms": "scheduled",
     }
+    | {f"latency.{one.field}": _MOMENTS[one.end] for one in LATENCIES}
 )
 """Paths of figures, or their beginnings -> the kind of record that changes them."""
 
@@ -281,16 +281,12 @@ def _ranked(report: Report, found: re.Match[str]) -> str | None:
     return samples[_rank(found["statistic"], len(samples))][2] if samples else None
 
 
-_ENDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"ttft_ms": "first-token", "tpot_ms": "completed", "e2e_ms": "completed"}
-)
-
-
 def _event_of(tape: EventStore, latency: str, request: str) -> Setting:
     """Return the event at which a request got its time of a latency."""
     life = tape.life(request)
-    if latency in _ENDS:
-        events = [one.event for one in life if one.what == _ENDS[latency]]
+    kind = _MOMENTS[SAMPLED[latency].end]
+    if kind != "scheduled":
+        events = [one.event for one in life if one.what == kind]
         return Setting(events[-1] if events else len(tape), request)
     # Where steps are planned ahead, it is the first step that worked on the request, not the plan before it.
     starts = {one.what: one.event for one in reversed(life)}
