@@ -12,6 +12,7 @@ import os
 import stat
 import zlib
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
@@ -44,6 +45,8 @@ _KINDS: Final = (
 )
 
 
+_ALIKE: Final = 0.75
+"""From this share of equal letters on, a file may be the one that was meant."""
 _OPENED: Final[dict[str | Path, None]] = {}
 """The files read so far."""
 
@@ -101,10 +104,22 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
                 raise _too_large(name, limit)
             _OPENED[path] = None
             yield file
+    except FileNotFoundError as error:
+        raise InputError(f"cannot read {name}: {error.strerror}", help=_meant(Path(path))) from error
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error
     except ValueError as error:  # a path with a NUL character
         raise InputError(f"cannot read {name!r}: {error}") from error
+
+
+def _meant(missing: Path) -> str | None:
+    """Return a hint at the file that was probably meant, beside the one that is missing; None = there is none."""
+    try:
+        beside = sorted(one.name for one in missing.parent.iterdir())
+    except OSError:
+        return f"there is no folder {missing.parent}"
+    near = get_close_matches(missing.name, beside, n=1, cutoff=_ALIKE)
+    return f"did you mean `{missing.parent / near[0]}`?" if near else None
 
 
 def read_input(path: str | Path, shown: str | None = None, *, limit: int) -> bytes:

@@ -119,7 +119,13 @@ def locate(source: str | Path) -> Path:
             f"`{source}` is a bundle, not an experiment",
             help="`blis-tui run` and `blis-tui tui` open it; in Python, `blis_tui.golden.bundle.unpacked` does",
         )
-    if isinstance(source, Path) or is_path(source):
+    if isinstance(source, Path):
+        return source
+    if is_path(source):
+        named = source.partition(".")[0]
+        if named and not isfile(source) and find("Experiment", named, Path.cwd()) is not None:
+            known = f"`{named}` alone is the experiment of that name"
+            raise InputError(f"cannot read {source}: No such file or directory", help=known)
         return Path(source)
     found = find("Experiment", source, Path.cwd())
     if found is not None:

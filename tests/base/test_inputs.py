@@ -60,6 +60,23 @@ def test_only_regular_files_are_read(folder: Path, name: str, reason: str) -> No
         input_digest(path, limit=100)
 
 
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("mine.blis.yml", "did you mean `{folder}/mine.blis.yaml`?"),
+        ("mine.yaml", "did you mean `{folder}/mine.blis.yaml`?"),
+        ("other.csv", None),
+        ("nowhere/mine.blis.yaml", "there is no folder {folder}/nowhere"),
+    ],
+)
+def test_a_missing_file_is_looked_for_beside(tmp_path: Path, asked: str, hint: str | None) -> None:
+    for name in ("mine.blis.yaml", "theirs.blis.yaml"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(InputError, match="No such file or directory") as caught:
+        read_input(tmp_path / asked, limit=10)
+    assert caught.value.help == (hint and hint.format(folder=tmp_path))
+
+
 def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")

@@ -139,6 +139,8 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
     [
         (["run", "no-such-experiment"], ExitCode.IO, "error: no experiment is named `no-such-experiment`"),
         (["run", "missing/file.blis.yaml"], ExitCode.IO, "error: cannot read"),
+        (["run", "missing/file.blis.yaml"], ExitCode.IO, "= help: there is no folder missing"),
+        (["run", "quickstart.yaml"], ExitCode.IO, "= help: `quickstart` alone is the experiment of that name"),
         (["run", "{small}", "--set", "cluster.instances=0"], ExitCode.USAGE, "error[BLIS1005]"),
         (["run", "{small}", "--set", "cluster.instance=2"], ExitCode.USAGE, "did you mean `instances`?"),
         (["run", "{small}", "--seed", "-1"], ExitCode.USAGE, "Invalid value for '--seed'"),
