@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 # What compares random scenarios, half of which do for a change.
 BY_CHANCE := tests/oracle tests/runs/test_shares.py tests/study/test_early_stop.py
+# The tests of the packages that differ from the last commit.
+NEAR = $(wildcard $(sort $(shell git diff --name-only HEAD | sed -n 's|^blis_tui/\([a-z]*\)/.*|tests/\1|p')))
+RECORDED := $(wildcard tests/*/test_recorded.py tests/*/*/test_recorded.py)
 
-.PHONY: run test quick nightly lint golden docs site notebooks gallery pictures bench guard clean
+.PHONY: run test quick near recorded nightly lint golden docs site notebooks gallery pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -14,6 +17,16 @@ test: lint
 
 quick: .venv/installed
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
+
+near: .venv/installed
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/test_architecture.py tests/test_docs.py $(NEAR)
+
+# A test that writes its file anew fails; so they run until nothing is left to write, and git tells what moved.
+recorded: .venv/installed
+	-$(BIN)/python -m pytest -q -n 2 $(RECORDED) --force-regen
+	-$(BIN)/python -m pytest -q -n 2 $(RECORDED) --force-regen
+	$(BIN)/python -m pytest -q -n 2 $(RECORDED)
+	git status --short tests
 
 nightly: .venv/installed
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m nightly

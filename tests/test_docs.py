@@ -40,6 +40,20 @@ def test_what_it_names_in_a_module_is_defined_there() -> None:
             assert re.search(rf"^\s*(?:def|class) {name}\b", text, re.MULTILINE), f"{path}: {name}"
 
 
+def test_modules_that_docstrings_name_exist() -> None:
+    """Of a name such as ``results.stats``: rooms are also named as keys of documents are, so these are let pass."""
+    package = ROOT / "blis_tui"
+    rooms = {one.name for one in package.iterdir() if (one / "__init__.py").exists()}
+    keys = set(re.findall(r'"(\w+)":', "".join(one.read_text() for one in (ROOT / "schemas").glob("*.json"))))
+    wrong = [
+        f"{path.relative_to(ROOT)}: {room}.{module}"
+        for path in sorted(package.rglob("*.py"))
+        for room, module in re.findall(r"``(\w+)\.(\w+)", path.read_text(encoding="utf-8"))
+        if room in rooms and module not in keys and not list((package / room).glob(f"{module}*"))
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_prose_has_lines_of_a_hundred_columns(path: Path) -> None:
     """Except for tables, code and what cannot be broken: a name in code, an image, a heading."""

@@ -2,7 +2,7 @@
 
 arrival -> deferral -> admission -> gateway -> dispatcher -> an instance's queue, accompanied by the life cycle. A
 cluster always has one of each. A configured stage replaces its default, and only then is its module imported:
-``gateway``, ``lifecycle``, ``closed_loop``, ``disaggregation``.
+``gateway``, ``lifecycle``, ``closed_loop``, ``disaggregation`` (in ``cluster/options/``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Counters that an instance keeps about itself, and what others see of it.
-
-What others see of an instance: its requests in flight and running, and the KV blocks in use.
+"""Counters that an instance keeps about itself, and what others see of it: requests in flight and running, KV blocks.
 
 Others learn the results of a step when it ends or, if the cluster shows results early, when it starts. Until then,
 requests that have left the batch still count.

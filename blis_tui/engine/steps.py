@@ -1,6 +1,6 @@
 """The steps of one instance: how one is planned, how long it takes, its outcome, and the records that tell it.
 
-The flow decides when steps are planned and how many are in flight at a time (``engine.flow``). Parts (``StepPart``)
+The loop decides when steps are planned and how many are in flight at a time (``engine.step_loop``). Parts (``StepPart``)
 are what some steps wait for besides their computation, such as transfers of KV blocks; most instances have none.
 """
 

@@ -311,7 +311,7 @@ def allowed_above(percent: int, count: int) -> int:
     """Return how many of ``count`` samples may exceed a bound that their percentile meets.
 
     The percentile is the sample at rank ``percent/100 * (count - 1)``, or lies between that rank, rounded down, and the
-    next one (see ``metrics.stats``). Of the ascending samples, those above the rounded rank may exceed the bound.
+    next one (see ``results.stats``). Of the ascending samples, those above the rounded rank may exceed the bound.
     """
     return count - 1 - percent * (count - 1) // 100
 

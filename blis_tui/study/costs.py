@@ -87,7 +87,7 @@ def busy_watts(hardware: Hardware, flops_per_s: float) -> float | None:
 def cost_figures(
     experiment: Experiment, report: Mapping[str, object], prices: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float | None]:
-    """Return the figures of ``spec.study.metrics.COSTS``; None = a document lacks a value, or nothing was generated.
+    """Return the figures of ``spec.metric_names.COSTS``; None = a document lacks a value, or nothing was generated.
 
     Args:
         experiment: the simulated experiment.

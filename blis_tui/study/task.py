@@ -147,7 +147,7 @@ class EarlyStop:
     """Stops runs of an experiment whose constraints can no longer hold.
 
     A run that it stops would violate that constraint at its end, too; any other run has the same result as without it.
-    For figures that are unknown before the end, only the report decides: ``study.bounded`` knows the others.
+    For figures that are unknown before the end, only the report decides: ``study.bounds`` knows the others.
 
     Args:
         experiment: the simulated experiment.

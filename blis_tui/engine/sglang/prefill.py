@@ -1,10 +1,7 @@
-"""How SGLang admits requests to a prefill: four budgets, and priorities that preempt running requests.
+"""How SGLang admits requests to a prefill: four budgets, and priorities that preempt less urgent running requests.
 
-Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``) and ``mem_cache/prefill_budget.py``.
-
-SGLang's priority scheduling: waiting requests may preempt running requests that are less urgent.
-
-Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder.preempt_to_schedule``).
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``, ``preempt_to_schedule``) and
+``mem_cache/prefill_budget.py``.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
-"""``sglang``: SGLang's scheduler, batch for batch, with its queue orders and its LoRA adapters.
+"""``sglang``: SGLang's scheduler, batch for batch. Prompts go first, and victims are retracted.
 
-SGLang's queue orders other than the order of arrival.
+Sources, all of SGLang 0.5.23:
 
-Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``SchedulePolicy``).
-
-Source: SGLang 0.5.23, ``managers/scheduler.py`` (``can_schedule_lora_req``) and ``lora/lora_manager.py``
-(``validate_lora_batch``).
-
-``sglang``: SGLang's scheduler, batch for batch. Prompts go first, and victims are retracted.
-
-Source: SGLang 0.5.23, ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_get_new_batch_prefill_raw``,
-``update_running_batch``), ``managers/schedule_batch.py`` (``retract_decode``) and
-``managers/scheduler_components/new_token_ratio_tracker.py``.
+- steps: ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_get_new_batch_prefill_raw``,
+  ``update_running_batch``), ``managers/schedule_batch.py`` (``retract_decode``) and
+  ``managers/scheduler_components/new_token_ratio_tracker.py``;
+- queue orders other than that of arrival: ``managers/schedule_policy.py`` (``SchedulePolicy``);
+- LoRA adapters: ``managers/scheduler.py`` (``can_schedule_lora_req``) and ``lora/lora_manager.py``
+  (``validate_lora_batch``).
 """
 
 from __future__ import annotations

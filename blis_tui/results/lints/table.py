@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """A check: its name, what holds if it passes, and its function (see ``metrics.lints.finding`` for the results)."""
+    """A check: its name, what holds if it passes, and its function (see ``results.lints.finding`` for the results)."""
 
     name: str
     promise: str

@@ -32,19 +32,18 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
 _AS_MEASURED: Final = 0.05
 """Share by which a figure of a GPU may differ from that of the measured one, as sources do."""
-BY_QUEUES: Final = ("always-busiest", "least-estimated-ttft", "least-loaded", "power-of-two", "session-affinity")
-"""Routing policies that compare queues or batches."""
-BY_FIGURES: Final = (
-    "kv-utilization",
-    "load-aware",
-    "load-balance",
-    "queue-depth",
-    "running-requests",
-    "vllm-dp",
+_WITHOUT_LOADS: Final = (
+    *("round-robin", "weighted"),
+    *("active-requests", "lora-affinity", "no-hit-lru", "precise-prefix-cache", "prefix-affinity"),
 )
-"""Scorers that compare queues, batches or KV caches; requests in flight are always known."""
-BY_CACHE: Final = ("least-estimated-ttft", "lora-affinity", "no-hit-lru", "precise-prefix-cache")
-"""Routing policies and scorers that ask what instances have cached."""
+"""Routing policies and scorers that ignore queues, batches and KV caches; requests in flight are always known. Like all
+lists here, it has those of which something can be said: a policy that nobody listed is never said to ignore a key."""
+_WITHOUT_CACHED: Final = (
+    *("always-busiest", "least-loaded", "power-of-two", "round-robin", "session-affinity", "weighted"),
+    *("active-requests", "kv-utilization", "load-aware", "load-balance", "prefix-affinity", "queue-depth"),
+    *("running-requests", "vllm-dp"),
+)
+"""Those that do not ask what instances have cached."""
 
 
 def unread_keys(seen: LintContext) -> Finding | str:
@@ -210,7 +209,7 @@ def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
     figures = (
         policy.admission.kind not in WITHOUT_CLASSES
         or (policy.gateway is not None and policy.gateway.saturation.kind == "utilization")
-        or any(one in BY_QUEUES or one in BY_FIGURES for one in routings)
+        or not all(one in _WITHOUT_LOADS for one in routings)
     )
     if signals.refresh_interval_us and not figures:
         yield (
@@ -218,7 +217,7 @@ def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
             "no decision between instances depends on their queues, batches or KV caches",
         )
     decides = split is not None and split.order == "decode-first" and split.decider.kind == "prefix-threshold"
-    if signals.cache_signal_delay_us and not decides and not any(one in BY_CACHE for one in routings):
+    if signals.cache_signal_delay_us and not decides and all(one in _WITHOUT_CACHED for one in routings):
         yield "cluster.signals.cache_signal_delay_us", "no decision between instances depends on what they have cached"
 
 
