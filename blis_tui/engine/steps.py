@@ -1,7 +1,8 @@
 """The steps of one instance: how one is planned, how long it takes, its outcome, and the records that tell it.
 
-The loop decides when steps are planned and how many are in flight at a time (``engine.step_loop``). Parts (``StepPart``)
-are what some steps wait for besides their computation, such as transfers of KV blocks; most instances have none.
+The loop (``engine.step_loop``) decides when steps are planned and how many are in flight at a time. Parts
+(``StepPart``) are what some steps wait for besides their computation, such as transfers of KV blocks; most instances
+have none.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def locate(source: str | Path) -> Path:
         return source
     if is_path(source):
         named = source.partition(".")[0]
-        if named and not isfile(source) and find("Experiment", named, Path.cwd()) is not None:
+        if named and not Path(source).exists() and find("Experiment", named, Path.cwd()) is not None:
             known = f"`{named}` alone is the experiment of that name"
             raise InputError(f"cannot read {source}: No such file or directory", help=known)
         return Path(source)
