@@ -127,6 +127,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "workload.trace.format": {
         "azure": "blis_tui.workload.formats.azure",
+        "bailian": "blis_tui.workload.formats.bailian",
         "burstgpt": "blis_tui.workload.formats.burstgpt",
         "mooncake": "blis_tui.workload.formats.mooncake",
         "otel": "blis_tui.workload.formats.otel",
