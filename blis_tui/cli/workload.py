@@ -68,8 +68,8 @@ _choosing: Final = grouped(
     ),
     click.option(
         "--tokenizer",
-        metavar="TOKENIZER.json",
-        help="Count the tokens of a trace's texts with this file of a model (needs the package `tokenizers`)"
+        metavar="FILE",
+        help="Count the tokens of a trace's texts with this tokenizer.json (needs the package `tokenizers`)"
         " [default: estimated from their bytes, `trace.bytes_per_token`].",
     ),
     plugins_option,
