@@ -40,7 +40,18 @@ SAID: Final = {
     "sharegpt-not-complete": "rate_per_s: 5",
 }
 """What the workload says of a trace."""
-FORMATS: Final = ("requests", "azure", "burstgpt", "tracev2", "mooncake", "sharegpt", "vllm-bench", "otel", "bailian")
+FORMATS: Final = (
+    "requests",
+    "azure",
+    "burstgpt",
+    "tracev2",
+    "mooncake",
+    "sharegpt",
+    "vllm-bench",
+    "otel",
+    "bailian",
+    "weka",
+)
 NAMES: Final = sorted([*(path.name for path in BROKEN.iterdir() if path.suffix != ".txt"), *COMPRESSED])
 
 

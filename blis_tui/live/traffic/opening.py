@@ -376,10 +376,11 @@ DEFAULT_FORMAT: Final = "requests"
 _LOOKED_AT: Final = 64 * 1024
 _WORDS: Final = (
     ("bailian", b"{", (b'"parent_chat_id"',)),
+    ("weka", b"{[", (b'"hash_id_scope"',)),
     ("mooncake", b"{", (b'"hash_ids"', b'"input_length"', b'"block_size"')),
     ("otel", b"{[", (b'"resourceSpans"', b'"gen_ai.')),
     ("sharegpt", b"{[", (b'"conversations"', b'"conversation"', b'"messages"')),
-    ("vllm-bench", b"{", (b'"request_throughput"', b'"input_lens"')),
+    ("vllm-bench", b"{", (b'"total_input_tokens"', b'"input_lens"')),
     ("burstgpt", b"", (b"Request tokens",)),
     ("azure", b"", (b"ContextTokens",)),
     ("tracev2", b"", (b"last_chunk_time_us",)),

@@ -169,4 +169,4 @@ class _Rows:
         if self._blocks is None:
             row.note(IDS, "earlier rows have none", "name the blocks of all prompts, or of none")
             return None
-        return block_ids(row, prompt, self._blocks.block_tokens)
+        return block_ids(row, prompt, self._blocks.block_tokens, stated=self._size is not None)

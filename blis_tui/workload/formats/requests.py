@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _OTHERS: Final = {
     '"parent_chat_id"': "bailian",
+    '"hash_id_scope"': "weka",
     '"hash_ids"': "mooncake",
     '"input_length"': "mooncake",
     '"conversations"': "sharegpt",

@@ -25,7 +25,9 @@ _LARGEST: Final = 2048
 """No cache has larger blocks."""
 
 
-def block_ids(row: JsonRow, prompt: int | None, block_tokens: int, *, whole: bool = False) -> list[int] | None:
+def block_ids(
+    row: JsonRow, prompt: int | None, block_tokens: int, *, whole: bool = False, stated: bool = False
+) -> list[int] | None:
     """Return the ids of a prompt's blocks; None = they are invalid, which is noted.
 
     Args:
@@ -33,6 +35,7 @@ def block_ids(row: JsonRow, prompt: int | None, block_tokens: int, *, whole: boo
         prompt: the prompt's tokens; None = unknown, so the number of blocks is not checked.
         block_tokens: tokens of a block.
         whole: whether a last block that is not full may lack an id.
+        stated: whether the file itself states the size of a block.
     """
     value = row.data.get(IDS)
     if not isinstance(value, list):
@@ -47,15 +50,15 @@ def block_ids(row: JsonRow, prompt: int | None, block_tokens: int, *, whole: boo
     if prompt is not None and len(ids) not in (-(-prompt // block_tokens), *((prompt // block_tokens,) * whole)):
         blocks = f"{plural(-(-prompt // block_tokens), 'block')} of {block_tokens}"
         message = f"a prompt of {prompt:,} tokens has {blocks}, not {len(ids):,}"
-        row.note(IDS, message, _advice(prompt, len(ids), block_tokens))
+        row.note(IDS, message, _advice(None if stated else prompt, len(ids), block_tokens))
         return None
     return ids
 
 
-def _advice(prompt: int, blocks: int, block_tokens: int) -> str:
-    """Advise on a wrong number of blocks: the size that would explain it, if it is usual."""
+def _advice(prompt: int | None, blocks: int, block_tokens: int) -> str:
+    """Advise on a wrong number of blocks: the size that would explain it, if it is usual and may be said."""
     size = 16
-    while size <= _LARGEST:
+    while prompt is not None and size <= _LARGEST:
         if size != block_tokens and -(-prompt // size) == blocks:
             return f"add under `trace:` how many tokens a block has: `block_size_tokens: {size}`"
         size *= 2

@@ -52,7 +52,7 @@ def sharegpt() -> str:
 
 
 FILES: Final = {"burstgpt": burstgpt, "vllm-bench": vllm_bench, "otel": otel, "sharegpt": sharegpt}
-WHOLE: Final = ("azure", "bailian", "mooncake", "requests", "tracev2")
+WHOLE: Final = ("azure", "bailian", "mooncake", "requests", "tracev2", "weka")
 """Formats whose entries are all requests."""
 
 
