@@ -133,6 +133,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "otel": "blis_tui.workload.formats.otel",
         "requests": "blis_tui.workload.formats.requests",
         "sharegpt": "blis_tui.workload.formats.sharegpt",
+        "tracelab": "blis_tui.workload.formats.tracelab",
         "tracev2": "blis_tui.workload.formats.tracev2",
         "vllm-bench": "blis_tui.workload.formats.vllm_bench",
         "weka": "blis_tui.workload.formats.weka",

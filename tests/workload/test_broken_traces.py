@@ -51,6 +51,7 @@ FORMATS: Final = (
     "otel",
     "bailian",
     "weka",
+    "tracelab",
 )
 NAMES: Final = sorted([*(path.name for path in BROKEN.iterdir() if path.suffix != ".txt"), *COMPRESSED])
 

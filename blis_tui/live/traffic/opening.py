@@ -377,6 +377,7 @@ _LOOKED_AT: Final = 64 * 1024
 _WORDS: Final = (
     ("bailian", b"{", (b'"parent_chat_id"',)),
     ("weka", b"{[", (b'"hash_id_scope"',)),
+    ("tracelab", b"{", (b'"timing_events"',)),
     ("mooncake", b"{", (b'"hash_ids"', b'"input_length"', b'"block_size"')),
     ("otel", b"{[", (b'"resourceSpans"', b'"gen_ai.')),
     ("sharegpt", b"{[", (b'"conversations"', b'"conversation"', b'"messages"')),

@@ -340,11 +340,15 @@ def _succeeded(metrics: _Node, name: str, factor: float) -> dict[str, float]:
     return {} if found is None else _Node({**found.data, **dict(_inner(found))}, found.place).figures(factor)
 
 
+_PADDED: Final = len("p05")
+"""``p001`` and ``p999`` are fractions of a percent."""
+
+
 def _inner(found: _Node) -> Iterator[tuple[str, object]]:
     """Iterate over the percentiles of a distribution, whose names may be padded (``p05``)."""
     percentiles = found.map("percentiles")
     for name, value in (percentiles.data if percentiles else {}).items():
-        if _is_percentile(name) and 0 < int(name[1:]) < 100:
+        if _is_percentile(name) and len(name) <= _PADDED and int(name[1:]):
             yield f"p{int(name[1:])}", value
 
 

