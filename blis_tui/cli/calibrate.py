@@ -121,8 +121,9 @@ def calibrate(
 ) -> None:
     """Fit the coefficients of a step-time model to MEASURED requests and steps, or report the error of a model.
 
-    MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, inference-perf (per-request metrics), BLIS
-    (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes it.
+    MEASURED are files of `vllm bench serve --save-detailed`, GuideLLM, AIPerf, inference-perf (per-request metrics),
+    BLIS (TraceV2), or CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, as `run --requests` writes
+    it.
     Steps are read from a log of `vllm serve --enable-logging-iteration-details`, or from CSV with duration_us,
     decode_requests, context_tokens, prefill_requests and prefill_tokens.
 

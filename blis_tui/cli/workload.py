@@ -38,12 +38,13 @@ class _Chosen(Chosen):
 
     requests: int | None
     trace_format: str | None
+    tokenizer: str | None
 
     def choice(self) -> Choice:
         """Return the selection, with the plug-ins loaded."""
         from blis_tui.live.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
 
-        return Choice(self.overrides, self.seed, self.requests, self.trace_format, self.known())
+        return Choice(self.overrides, self.seed, self.requests, self.trace_format, self.known(), self.tokenizer)
 
 
 _choosing: Final = grouped(
@@ -64,6 +65,12 @@ _choosing: Final = grouped(
         "--trace-format",
         metavar="NAME",
         help="Format of a trace, as in `format` of Workload documents [default: detected from the file].",
+    ),
+    click.option(
+        "--tokenizer",
+        metavar="FILE",
+        help="Count the tokens of a trace's texts with this tokenizer.json (needs the package `tokenizers`)"
+        " [default: estimated from their bytes, `trace.bytes_per_token`].",
     ),
     plugins_option,
 )

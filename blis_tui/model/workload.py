@@ -30,7 +30,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A recorded workload. ``path`` is absolute; the digest uses the ``sha256`` of the content instead."""
+    """A recorded workload. ``path`` is absolute; the digest uses the ``sha256`` of the content instead.
+
+    ``tokenizer`` is no key of a document: a file that counts the tokens of texts, only while a trace is converted.
+    """
 
     path: str
     file: ClassVar[DocumentKey] = document_key(
@@ -82,11 +85,37 @@ class Trace:
         examples=[2.0],
     )
     rate_per_s: float | None = key(
-        "Requests per second, evenly spaced, of a file that does not say when they arrive (format `sharegpt`).",
+        "Requests (of sessions: sessions) per second of a file that does not say when they arrive (conversations,"
+        " agents' traces, results without times).",
         absent=None,
         minimum=SMALLEST,
         maximum=10**6,
         examples=[2.0],
+    )
+    arrivals: str = choice(
+        "How they arrive at `rate_per_s`. Left out, evenly spaced.",
+        {
+            "constant": "Evenly spaced.",
+            "poisson": "With independent, exponentially distributed gaps, drawn from the experiment's seed.",
+        },
+        absent="constant",
+    )
+    block_size_tokens: int | None = key(
+        "Tokens of a block of `hash_ids`, where the file does not say it. Left out, 512 for `mooncake`, 16 for"
+        " `bailian`.",
+        absent=None,
+        minimum=1,
+        maximum=10**6,
+        examples=[64],
+    )
+    bytes_per_token: float = key(
+        "Bytes of UTF-8 text that count as one token, of a file of texts (format `sharegpt`): an estimate, which the"
+        " output names. Left out, 4, about right for current tokenizers, in English and, with three bytes a character,"
+        " in Chinese. `workload convert --tokenizer` counts instead.",
+        absent=4.0,
+        minimum=0.1,
+        maximum=1000,
+        examples=[3.5],
     )
     pacing: str = choice(
         "What requests of sessions after the first wait for, where the file names sessions (`session_id`,"
@@ -104,6 +133,7 @@ class Trace:
         pattern="^[0-9a-f]{64}$",
         examples=["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"],
     )
+    tokenizer: str = ""
 
 
 _LENGTHS: Final = "workload.clients.lengths"

@@ -166,7 +166,7 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
     if workload.trace is not None:
         from blis_tui.workload.traces.read import read_trace  # noqa: PLC0415  (generated workloads do not need it)
 
-        table = read_trace(workload.trace, plugins)
+        table = read_trace(workload.trace, plugins, seed)
         if workload.trace.pacing == "answers":
             from blis_tui.workload.traces.trace_sessions import TracedSource  # noqa: PLC0415  (as above)
 

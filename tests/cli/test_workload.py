@@ -146,6 +146,8 @@ def test_conversations_without_times_that_wait_for_answers_need_a_cluster(folder
     given = ("said.json", "--set", "trace.rate_per_s=2")
     assert workload("convert", *given).stderr == (
         "note: said.json: left out 2 messages after the first answer (see `pacing`)\n"
+        "note: said.json: left out 2 token counts that are not in the file: one for each 4 bytes of text"
+        " (`bytes_per_token`)\n"
     )
     result = workload("convert", *given, "--set", "trace.pacing=answers")
     assert result.exit_code == ExitCode.USAGE

@@ -26,7 +26,7 @@ COMPUTED = {
     "Hardware": {"name", "host_link_gb_per_s", "interconnect_gb_per_s"},
     "Policy": {"name"},
     "Pool": {"operators"},
-    "Trace": {"path"},
+    "Trace": {"path", "tokenizer"},
     "Workload": {"name"},
     "Experiment": {"name", "description", "course", "pools", "sha256", "document", "plugins"},
 }

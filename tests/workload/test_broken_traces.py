@@ -31,6 +31,7 @@ COMPRESSED: Final[Mapping[str, Callable[[], bytes]]] = {
 SAID: Final = {
     "mooncake-columns": "columns: {arrival: timestamp}",
     "mooncake-rate": "rate_per_s: 5",
+    "mooncake-mixed-times": "rate_per_s: 5",
     "requests-slice": "slice: {from_s: 10}",
     "sharegpt-no-text": "rate_per_s: 5",
     "sharegpt-nothing": "rate_per_s: 5",
@@ -39,7 +40,19 @@ SAID: Final = {
     "sharegpt-not-complete": "rate_per_s: 5",
 }
 """What the workload says of a trace."""
-FORMATS: Final = ("requests", "azure", "burstgpt", "tracev2", "mooncake", "sharegpt", "vllm-bench", "otel")
+FORMATS: Final = (
+    "requests",
+    "azure",
+    "burstgpt",
+    "tracev2",
+    "mooncake",
+    "sharegpt",
+    "vllm-bench",
+    "otel",
+    "bailian",
+    "weka",
+    "tracelab",
+)
 NAMES: Final = sorted([*(path.name for path in BROKEN.iterdir() if path.suffix != ".txt"), *COMPRESSED])
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PUBLISHED: Final = Path(__file__).parents[2].parent / "shared/data/traces"
 HEADER: Final = "arrival_time_us,input_tokens,output_tokens"
-JSON_FORMATS: Final = ("mooncake", "sharegpt", "vllm-bench", "otel")
+JSON_FORMATS: Final = ("mooncake", "bailian", "weka", "tracelab", "sharegpt", "vllm-bench", "otel")
 needs_shared = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published traces are not here")
 
 

@@ -214,7 +214,8 @@ def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no trace format `har`") as caught:
         read_trace(Trace(path="x", format="har", sha256=""), builtin())
     assert caught.value.help == (
-        "known: azure, burstgpt, mooncake, otel, requests, sharegpt, tracev2, vllm-bench; `--plugins` adds others"
+        "known: azure, bailian, burstgpt, mooncake, otel, requests, sharegpt, tracelab, tracev2, vllm-bench,"
+        " weka; `--plugins` adds others"
     )
 
 

@@ -11,7 +11,8 @@ from math import fsum, isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.errors import InputError
+from blis_tui.base.diagnostics import TraceProblem
+from blis_tui.base.errors import InputError, TraceError
 from blis_tui.base.input_files import read_input
 from blis_tui.base.units import in_words, plural
 from blis_tui.engine.kv.capacity import kv_groups
@@ -48,6 +49,7 @@ _WRITES: Final[Mapping[str, str]] = {
     " out",
     "inference-perf": "inference-perf writes per_request_lifecycle_metrics.json with `report.request_lifecycle."
     "per_request: true`",
+    "AIPerf": "AIPerf writes profile_export.jsonl with `--export-level records`",
     "BLIS TraceV2": "`--trace-output PREFIX` writes all columns",
     "requests": "`blis-tui run --requests FILE` and `blis-tui observe` write all columns",
 }
@@ -88,15 +90,16 @@ class Recording:
         return f"{plural(len(self.requests), 'request')}"
 
 
-def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
+def read_recording(path: Path, pool: Pool, run: int | None = None) -> Recording | StepLog:
     """Read requests of a load generator, or steps of an engine.
 
-    Requests may have the format of ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) or ``blis-tui run
-    --requests``; ``steps.read_steps`` reads steps.
+    Requests may have the format of ``vllm bench serve``, GuideLLM, AIPerf, inference-perf, BLIS (TraceV2) or
+    ``blis-tui run --requests``; ``steps.read_steps`` reads steps.
 
     Args:
         path: the file.
         pool: the measured pool.
+        run: which of the benchmarks in a file of GuideLLM, from 1; None = the only one.
 
     Raises:
         InputError: the file cannot be read, has an unknown format, lacks something, or has too few entries.
@@ -114,7 +117,7 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
         raise InputError(f"{path} is empty", help="is it the right one?")
     if holds_steps(text):
         return read_steps(path, text, sha256(content).hexdigest(), pool)
-    name, rows = _parse(path, text)
+    name, rows = _parse(path, text, run)
     found: list[Measured] = []
     failed = 0
     try:
@@ -174,8 +177,10 @@ def _named_of(recording: Path) -> str:
     return f"of a recording, name {recording / 'requests.csv'}, or steps.csv there"
 
 
-def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
+def _parse(path: Path, text: str, run: int | None = None) -> tuple[str, Iterator[Measured | None]]:
     """Return the format's name, and its requests; None = a request without an answer."""
+    if _AIPERF.match(text):
+        return "AIPerf", _aiperf(path, text)
     if text.lstrip()[:1] in ("{", "["):
         try:
             document = json.loads(text)
@@ -185,6 +190,9 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
                 f"{path} is not valid JSON: {error}", help=_named_of(path.parent) if beside else None
             ) from error
         if isinstance(document, dict) and "ttfts" in document:
+            if "start_times" not in document:
+                message = f"{path} has no times at which requests were sent"
+                raise InputError(message, help=f"`twin` compares its figures; {_WRITES['vllm bench serve']}")
             return "vllm bench serve", _vllm(document)
         if isinstance(document, dict) and _SUMMARY & document.keys():
             message = f"{path} has no times of single requests, only what `vllm bench serve` sums up"
@@ -193,7 +201,7 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             message = f"{path} has no times of single requests, only what inference-perf sums up"
             raise InputError(message, help=_WRITES["inference-perf"])
         if isinstance(document, dict) and "benchmarks" in document:
-            return "GuideLLM", _guidellm(document["benchmarks"])
+            return "GuideLLM", _guidellm(document["benchmarks"], run)
         if isinstance(document, list) and document and isinstance(document[0], dict) and "start_time" in document[0]:
             return "inference-perf", map(_inference_perf, document)
     else:
@@ -215,9 +223,10 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             )
     raise InputError(
         f"{path} is not a file of a known load generator",
-        help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
-        " BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, and steps: a log of `vllm serve"
-        " --enable-logging-iteration-details`, or CSV with duration_us, decode_requests and prefill_tokens",
+        help="known are `vllm bench serve --save-detailed`, GuideLLM, AIPerf's profile_export.jsonl, inference-perf's"
+        " per-request metrics, TraceV2 of BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us,"
+        " and steps: a log of `vllm serve --enable-logging-iteration-details`, or CSV with duration_us, decode_requests"
+        " and prefill_tokens",
     )
 
 
@@ -258,12 +267,15 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
         yield Measured(_number(start) * 1e6, int(_number(prompt)), int(_number(output)), first, total)
 
 
-def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
-    if not isinstance(benchmarks, list) or len(benchmarks) != 1:
-        raise TypeError("it holds several benchmarks: split it: each is a run of its own")
-    if not isinstance(benchmarks[0], dict):
-        raise TypeError(f"{benchmarks[0]!r} is not a benchmark")
-    requests = benchmarks[0]["requests"]
+def _guidellm(benchmarks: object, run: int | None = None) -> Iterator[Measured | None]:
+    if not isinstance(benchmarks, list) or (run is None and len(benchmarks) != 1):
+        raise TypeError("it holds several benchmarks: split it: each is a run of its own (`twin --run N` chooses one)")
+    if run is not None and run > len(benchmarks):
+        raise TypeError(f"it holds {plural(len(benchmarks), 'benchmark')}, no run {run}")
+    chosen = benchmarks[(run or 1) - 1]
+    if not isinstance(chosen, dict):
+        raise TypeError(f"{chosen!r} is not a benchmark")
+    requests = chosen["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
     for one in groups.get("successful") or ():
         if not isinstance(one, dict):
@@ -283,17 +295,73 @@ def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
             yield None
 
 
+_AIPERF: Final = re.compile(r"\s*\{[^\n]*\"metadata\"[^\n]*\"request_start_ns\"")
+"""The first line of AIPerf's ``profile_export.jsonl``."""
+
+
+def _aiperf(path: Path, text: str) -> Iterator[Measured | None]:
+    """Yield the requests of AIPerf (``profile_export.jsonl``): start in nanoseconds, metrics with their units.
+
+    Raises TraceError for a line that is not as AIPerf writes it.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row: object = json.loads(line)
+            if not isinstance(row, dict) or not all(isinstance(row.get(one), dict) for one in ("metadata", "metrics")):
+                raise TypeError("it has no maps `metadata` and `metrics`")  # noqa: TRY301
+            if row["metadata"].get("benchmark_phase", "profiling") == "profiling":
+                yield _aiperf_request(row)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+            advice = f"it was read as a file of AIPerf: {_WRITES['AIPerf']}; is it complete?"
+            raise TraceError(
+                [TraceProblem(file=str(path), line=number, column="", message=what, help=advice)]
+            ) from error
+
+
+def _aiperf_request(row: Mapping[str, Mapping[str, object]]) -> Measured | None:
+    metadata, metrics = row["metadata"], row["metrics"]
+    if row.get("error") is not None or metadata.get("was_cancelled") or "time_to_first_token" not in metrics:
+        return None
+    return Measured(
+        _number(metadata["request_start_ns"]) / 1e3,
+        int(_metric(metrics, "input_sequence_length", _TOKENS)),
+        int(_metric(metrics, "output_sequence_length", _TOKENS)),
+        _metric(metrics, "time_to_first_token", _TIMES_US),
+        _metric(metrics, "request_latency", _TIMES_US),
+    )
+
+
+_TOKENS: Final = {"tokens": 1.0}
+_TIMES_US: Final = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6}
+
+
+def _metric(metrics: Mapping[str, object], name: str, units: Mapping[str, float]) -> float:
+    """Return a metric of AIPerf, which states its unit."""
+    found = metrics[name]
+    if not isinstance(found, dict) or found.get("unit") not in units:
+        raise TypeError(f"`{name}` has no unit of {in_words(list(units))}")
+    return _number(found["value"]) * units[found["unit"]]
+
+
 def _inference_perf(row: Mapping[str, object]) -> Measured | None:
     if not isinstance(row, dict):
         raise TypeError(f"{row!r} is not a request")
     info = row["info"]
-    if row.get("error") is not None or not isinstance(info, dict) or not info.get("output_token_times"):
+    if row.get("error") is not None or not isinstance(info, dict):
         return None
-    start, times = _number(row["start_time"]), info["output_token_times"]
+    # Newer versions tell what was asked and what was answered apart.
+    answer, asked = info.get("response_metrics", info), info.get("request_metrics", info)
+    asked = asked.get("text", asked) if isinstance(asked, dict) else asked
+    if not isinstance(answer, dict) or not isinstance(asked, dict) or not answer.get("output_token_times"):
+        return None
+    start, times = _number(row["start_time"]), answer["output_token_times"]
     return Measured(
         start * 1e6,
-        int(_number(info["input_tokens"])),
-        int(_number(info["output_tokens"])),
+        int(_number(asked["input_tokens"])),
+        int(_number(answer["output_tokens"])),
         (_number(times[0]) - start) * 1e6,
         (_number(row["end_time"]) - start) * 1e6,
     )

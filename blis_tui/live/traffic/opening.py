@@ -93,6 +93,8 @@ class Choice:
     trace_format: str | None = None
     """Format of a file that is not a document; None = detected from its beginning."""
     plugins: Registry | None = None
+    tokenizer: str | None = None
+    """File that counts the tokens of a trace's texts; None = they are estimated."""
     generating: bool = True
     """Whether requests are needed at all, or only what is declared."""
 
@@ -158,6 +160,9 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
         SimulationError: the experiment that answers a closed loop cannot go on.
     """
     path, kind = _locate(named, choice)
+    if kind and choice.tokenizer:
+        message = f"--tokenizer counts the texts of a trace, and {shown(path)} is a document"
+        raise PolicyError(message, help="name the trace itself, and let the document name what is converted")
     if kind == "Experiment":
         return _of_experiment(path, choice)
     if kind:
@@ -227,7 +232,8 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
         message = f"the clients of `{name}` wait for their answers: when they send depends on the cluster"
         raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     if workload.trace is not None:  # its recorded requests are described even if a replay waits for answers
-        workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
+        tokenizer = choice.tokenizer or ""
+        workload = replace(workload, trace=replace(workload.trace, pacing="clock", tokenizer=tokenizer))
     plugins = choice.plugins or builtin()
     limit = choice.requests
     unending = workload.trace is None and not ends(workload)
@@ -299,7 +305,7 @@ def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterato
     """Return the requests of an open-loop workload; for a trace also what is left out of it."""
     if workload.trace is None:
         return generate(workload, seed, plugins), ()
-    source = TraceSource(read_trace(workload.trace, plugins), workload.requests)
+    source = TraceSource(read_trace(workload.trace, plugins, seed), workload.requests)
     return _recorded(source), source.table.left_out
 
 
@@ -369,10 +375,13 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
 DEFAULT_FORMAT: Final = "requests"
 _LOOKED_AT: Final = 64 * 1024
 _WORDS: Final = (
-    ("mooncake", b"{", (b'"hash_ids"',)),
+    ("bailian", b"{", (b'"parent_chat_id"',)),
+    ("weka", b"{[", (b'"hash_id_scope"',)),
+    ("tracelab", b"{", (b'"timing_events"',)),
+    ("mooncake", b"{", (b'"hash_ids"', b'"input_length"', b'"block_size"')),
     ("otel", b"{[", (b'"resourceSpans"', b'"gen_ai.')),
-    ("sharegpt", b"{[", (b'"conversations"',)),
-    ("vllm-bench", b"{", (b'"request_throughput"', b'"input_lens"')),
+    ("sharegpt", b"{[", (b'"conversations"', b'"conversation"', b'"messages"')),
+    ("vllm-bench", b"{", (b'"total_input_tokens"', b'"input_lens"')),
     ("burstgpt", b"", (b"Request tokens",)),
     ("azure", b"", (b"ContextTokens",)),
     ("tracev2", b"", (b"last_chunk_time_us",)),

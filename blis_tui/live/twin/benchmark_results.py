@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from blis_tui.model import Experiment
 
 
-def compare_results(path: Path, experiment: Experiment, name: str) -> Twin:
+def compare_results(path: Path, experiment: Experiment, name: str, run: int | None = None) -> Twin:
     """Compare the requests in a file with a simulation of them.
 
     Args:
         path: what ``calibrate`` reads: a result of ``vllm bench serve --save-detailed``, GuideLLM, and others.
         experiment: the experiment that describes the server.
         name: the experiment's name.
+        run: which of several runs in the file, from 1; None = the only one.
 
     Raises:
         PolicyError: the experiment has several instances.
         InputError: the file cannot be read, or has no requests.
     """
-    found = measured.read_recording(path, experiment.pools[0])
+    found = measured.read_recording(path, experiment.pools[0], run)
     if not isinstance(found, measured.Recording):
         raise InputError(f"{path} has steps of an engine, no requests", help="name the results of a load generator")
     rows = tuple(_observed(number, one) for number, one in enumerate(found.requests))

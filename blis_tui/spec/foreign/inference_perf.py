@@ -1,10 +1,15 @@
-"""Imports an inference-perf configuration as a Workload."""
+"""Imports an inference-perf configuration as a Workload, alone or in a run file of llm-d-benchmark.
+
+Such a file (https://github.com/llm-d/llm-d-benchmark) has configurations by name under ``workload``, beside the
+endpoint, the ``harness`` (inference-perf here) and where results go.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import as_list, as_map
+from blis_tui.base.units import plural
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name, clamped_normal
 
 if TYPE_CHECKING:
@@ -41,12 +46,12 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
         SpecError: it is not such a configuration, or its load has no counterpart.
     """
     given = Input.read(path)
-    root = given.root()
+    root = _configuration(given)
     load = root.section("load")
     data = root.section("data")
     for key, part in (("load", load), ("data", data)):
         if part is None:
-            given.problem((), f"this lacks the key `{key}`", code="BLIS1002", key=True)
+            given.problem(root.path, f"this lacks the key `{key}`", code="BLIS1002", key=True)
     given.stop_at_problems()
     assert load is not None  # noqa: S101  (otherwise a problem was raised)
     assert data is not None  # noqa: S101
@@ -74,6 +79,31 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
         body={**body, "clients": clients},
         origins={("clients",): data.path, ("stages",): (*load.path, "stages")},
     ).finish()
+
+
+def _configuration(given: Input) -> Section:
+    """Return the configuration: the document, or the one in a run file of llm-d-benchmark."""
+    root = given.root()
+    if root.given("load") or (named := root.section("workload")) is None:
+        return root
+    harness = root.section("harness")
+    tool = "" if harness is None else harness.text("name")
+    if tool not in ("", "inference-perf"):
+        given.problem(("harness", "name"), f"the load is that of `{tool}`", hint="inference-perf's can be imported")
+    if len(named.data) != 1:
+        message = f"`workload` has {plural(len(named.data), 'configuration')}, one can be imported"
+        given.problem(("workload",), message, key=True, hint="keep one of them")
+    given.stop_at_problems()
+    if harness is not None and harness.whole("parallelism", low=1) > 1:
+        text = f"each of {harness.get('parallelism')} senders sends this load: multiply its rates"
+        harness.source.note(Fate.NOT_CARRIED, ("harness", "parallelism"), text)
+    for key in root.data:
+        if key not in ("workload", "harness"):
+            root.note(Fate.NO_EFFECT, key, "it is about the run, not about the requests")
+    found = named.section(next(iter(named.data)))
+    given.stop_at_problems()
+    assert found is not None  # noqa: S101  (otherwise a problem was raised)
+    return found
 
 
 def _server(server: Section) -> None:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 _OTHERS: Final = {
+    '"parent_chat_id"': "bailian",
+    '"hash_id_scope"': "weka",
+    '"timing_events"': "tracelab",
     '"hash_ids"': "mooncake",
+    '"input_length"': "mooncake",
     '"conversations"': "sharegpt",
     '"messages"': "sharegpt",
     '"input_lens"': "vllm-bench",

@@ -4,39 +4,44 @@ As in ``vllm bench serve --dataset-name sharegpt``, a conversation is one reques
 second; conversations without an answer are left out. Source: https://github.com/vllm-project/vllm
 (``vllm/benchmarks/datasets.py``). With ``pacing: answers`` it is a session with a request for each pair of messages,
 whose prompt begins with all earlier messages; everything after a message without text or answer is left out.
+
+WildChat (https://huggingface.co/datasets/allenai/WildChat, exported as JSON) and chats in OpenAI's form (``messages``)
+are the same. Their tokens are estimated from the bytes of the texts (``bytes_per_token``), or counted by a tokenizer
+(``workload convert --tokenizer``, https://github.com/huggingface/tokenizers).
 """
 
 from __future__ import annotations
 
 from array import array
 from dataclasses import replace
+from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from math import ceil
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from blis_tui.base.errors import InputError
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_values
 from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
     from blis_tui.workload.traces.trace_text import Problems, TraceText
 
-BYTES_PER_TOKEN: Final = 4
-"""Bytes of UTF-8 text per token in current tokenizers, for English and, with three bytes a character, for Chinese."""
 _LISTS: Final = ("conversations", "conversation", "messages")
 _TEXTS: Final = ("value", "content")
 
 
 @TRACES.plugin(
-    "sharegpt", "Conversations (JSON or JSON lines): first message and answer, four bytes a token; needs `rate_per_s`."
+    "sharegpt", "Conversations (JSON or JSON lines): first message and answer, `bytes_per_token`; needs `rate_per_s`."
 )
 def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:  # noqa: ARG001
     """The file has no arrival times."""
     csv_only(trace, problems)
-    whole = trace.pacing == "answers"
+    whole, count = trace.pacing == "answers", _counter(trace)
     inputs, outputs, rounds = array("q"), array("q"), array("q")
     sessions = Interned[str]()
     found = silent = later = 0
@@ -48,7 +53,7 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         found += 1
         said = 0
         messages = _messages(row)
-        turns = _turns(row, messages if whole else messages[:2])
+        turns = _turns(row, messages if whole else messages[:2], count)
         silent += not turns
         later += len(messages) - 2 * len(turns) if turns else 0
         for turn, (prompt, answer) in enumerate(turns):
@@ -65,9 +70,11 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     if not inputs and not text.cut:
         message = f"none of {found:,} conversations has a message and an answer" if found else "it has no conversations"
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
-    columns = TraceColumns(
-        arrival_us=None, input_tokens=inputs, output_tokens=outputs, left_out=_left_out(silent, later, whole=whole)
-    )
+    left_out = _left_out(silent, later, whole=whole)
+    if not trace.tokenizer and inputs:
+        why = f"that are not in the file: one for each {trace.bytes_per_token:g} bytes of text (`bytes_per_token`)"
+        left_out += (LeftOut(2 * len(inputs), "token count", why),)
+    columns = TraceColumns(arrival_us=None, input_tokens=inputs, output_tokens=outputs, left_out=left_out)
     return replace(columns, session_id=sessions, round_index=rounds) if whole else columns
 
 
@@ -91,7 +98,45 @@ def _messages(row: JsonRow) -> Sequence[object]:
     return messages
 
 
-def _turns(row: JsonRow, messages: Sequence[object]) -> list[tuple[int, int]]:
+class _Tokenizer(Protocol):
+    """A tokenizer of Hugging Face's ``tokenizers``."""
+
+    def encode(self, sequence: str, *, add_special_tokens: bool) -> _Encoding:
+        """Tokenize a text."""
+        ...
+
+
+class _Encoding(Protocol):
+    """A tokenized text."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Its tokens."""
+        ...
+
+
+def _counter(trace: Trace) -> Callable[[str], int]:
+    """Return what counts, or estimates, the tokens of a text.
+
+    Raises:
+        InputError: the named tokenizer cannot be used.
+    """
+    if not trace.tokenizer:
+        return lambda text: ceil(len(text.encode("utf-8", "replace")) / trace.bytes_per_token)
+    advice = f"leave out --tokenizer: then {trace.bytes_per_token:g} bytes of text count as one token"
+    try:
+        module = import_module("tokenizers")
+    except ImportError as error:
+        raise InputError("--tokenizer needs the package `tokenizers`", help=f"install it, or {advice}") from error
+    try:
+        tokenizer = cast("_Tokenizer", module.Tokenizer.from_file(trace.tokenizer))
+    except Exception as error:  # the library raises no narrower one
+        message = f"{trace.tokenizer} is not a tokenizer: {error}"
+        raise InputError(message, help="name the `tokenizer.json` of a model") from error
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _turns(row: JsonRow, messages: Sequence[object], count: Callable[[str], int]) -> list[tuple[int, int]]:
     """Return token counts of messages and answers, up to the first missing or empty one, noting problems."""
     key = next((name for name in _LISTS if name in row.data), "")
     lengths: list[int] = []
@@ -100,5 +145,5 @@ def _turns(row: JsonRow, messages: Sequence[object]) -> list[tuple[int, int]]:
         if not isinstance(text, str):
             row.note(f"{key}[{number}]", "the message has no text", "it is called `value` or `content`")
             return []
-        lengths.append(-(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN))
+        lengths.append(count(text))
     return [*takewhile(all, zip(lengths[::2], lengths[1::2], strict=False))]

@@ -44,6 +44,8 @@ class TraceColumns:
 
     arrival_us: Sequence[int] | None
     """``None``: the file does not say when requests arrive."""
+    since_start_us: Sequence[int] | None = None
+    """Where ``arrival_us`` is ``None``: times since the request's session began, as far as the file says them."""
     input_tokens: Sequence[int]
     """Whole prompts, shared prefix included."""
     output_tokens: Sequence[int]

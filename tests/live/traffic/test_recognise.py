@@ -12,8 +12,11 @@ from blis_tui.workload.traces.read import TRACES
 from tests.zstandard import zstd
 
 HEADS = {
+    "bailian": '{"chat_id": 1, "parent_chat_id": -1, "timestamp": 0.5, "input_length": 16, "hash_ids": [0]}\n',
     "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n",
     "burstgpt": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,log\n",
+    "tracelab": '{"session_id": "a", "timing_events": []}\n',
+    "weka": '{"id": "a", "block_size": 64, "hash_id_scope": "local", "requests": []}\n',
     "mooncake": '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n',
     "otel": '{"resourceSpans": []}\n',
     "sharegpt": '[{"id": "a", "conversations": []}]\n',

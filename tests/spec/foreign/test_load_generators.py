@@ -275,3 +275,45 @@ def test_a_folder_without_clients_and_no_folder(tmp_path: Path) -> None:
         import_servegen(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         import_servegen(tmp_path / "nothing")
+
+
+SHARED: dict[str, Any] = {
+    "load": {"type": "poisson", "stages": [{"rate": 5, "duration": 10}]},
+    "data": {
+        "type": "shared_prefix",
+        "shared_prefix": {"num_groups": 2, "num_prompts_per_group": 3, "system_prompt_len": 64, "question_len": 8},
+    },
+}
+
+
+def run_file(**more: object) -> dict[str, Any]:
+    """A run file of llm-d-benchmark."""
+    return {"endpoint": {"model": "m"}, "harness": {"name": "inference-perf"}, "workload": {"mine": SHARED}, **more}
+
+
+def test_a_run_file_of_llm_d_benchmark_has_a_configuration(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("alone.yaml", "run.yaml")]
+    for path, document in zip(paths, (SHARED, run_file()), strict=True):
+        path.write_text(yaml.safe_dump(document))
+    alone, wrapped = (yaml.safe_load(import_inference_perf(path, name="one").text) for path in paths)
+    assert {**wrapped, "metadata": None} == {**alone, "metadata": None}
+    paths[1].write_text(yaml.safe_dump(run_file(harness={"name": "inference-perf", "parallelism": 3})))
+    notes = {one.path: one.text for one in import_inference_perf(paths[1]).notes}
+    assert notes["harness", "parallelism"] == "each of 3 senders sends this load: multiply its rates"
+    assert notes[("endpoint",)] == "it is about the run, not about the requests"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"harness": {"name": "guidellm"}}, "the load is that of `guidellm`"),
+        ({"workload": {"a": SHARED, "b": SHARED}}, "`workload` has 2 configurations, one can be imported"),
+        ({"workload": {"a": {"load": SHARED["load"]}}}, "this lacks the key `data`"),
+    ],
+)
+def test_a_run_file_with_another_load_is_an_error(more: dict[str, object], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(run_file(**more)))
+    with pytest.raises(SpecError) as caught:
+        import_inference_perf(path)
+    assert [one.message for one in caught.value.diagnostics] == [said]

@@ -1,0 +1,100 @@
+"""Traces of texts: tokens are estimated at a stated ratio, or counted by a tokenizer that is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from click.testing import CliRunner
+
+from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.model import Trace
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.traces.read import read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WILDCHAT: Final = {
+    "conversation_hash": "ab",
+    "model": "gpt-4",
+    "timestamp": "2023-04-09T00:02:53",
+    "conversation": [
+        {"role": "user", "content": "one two three", "language": "English"},
+        {"role": "assistant", "content": "four five", "language": "English"},
+        {"role": "user", "content": "six", "language": "English"},
+        {"role": "assistant", "content": "seven", "language": "English"},
+    ],
+    "turn": 2,
+}
+
+
+@pytest.fixture
+def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "wild.jsonl"
+    path.write_text(json.dumps(WILDCHAT) + "\n", encoding="utf-8")
+    return path
+
+
+def lengths(path: Path, **said: object) -> list[tuple[int, int]]:
+    trace = Trace(path=str(path), format="sharegpt", sha256="", rate_per_s=1.0, **said)  # type: ignore[arg-type]
+    table = read_trace(trace, builtin())
+    return [(one.input_tokens, one.output_tokens) for one in map(table.request, range(len(table)))]
+
+
+def test_a_token_is_so_many_bytes(talks: Path) -> None:
+    assert lengths(talks) == [(4, 3)]
+    assert lengths(talks, bytes_per_token=2.5) == [(6, 4)]
+    assert lengths(talks, pacing="answers", bytes_per_token=1.0) == [(13, 9), (13 + 9 + 3, 5)]
+
+
+def test_the_ratio_is_said(talks: Path) -> None:
+    words = ["workload", "describe", str(talks), "--set", "trace.rate_per_s=2", "--set", "trace.bytes_per_token=2.5"]
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, "sharegpt" in done.output) == (0, False)
+    assert "2 token counts that are not in the file: one for each 2.5 bytes of text (`bytes_per_token`)" in done.stdout
+
+
+def by_words(path: str) -> object:
+    """Return a tokenizer that counts words."""
+    assert path == "words.json"
+    return SimpleNamespace(encode=lambda text, *, add_special_tokens: SimpleNamespace(ids=text.split()))
+
+
+def test_a_tokenizer_counts(talks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", SimpleNamespace(Tokenizer=SimpleNamespace(from_file=by_words)))
+    words = ["workload", "convert", str(talks), "--set", "trace.rate_per_s=2", "--tokenizer", "words.json"]
+    done = CliRunner().invoke(cli, [*words, "-o", "counted.csv"])
+    assert (done.exit_code, "token count" in done.stderr) == (0, False)
+    table = read_trace(Trace(path="counted.csv", format="requests", sha256=""), builtin())
+    assert (table.request(0).input_tokens, table.request(0).output_tokens) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (None, "--tokenizer needs the package `tokenizers`"),
+        (SimpleNamespace(Tokenizer=SimpleNamespace(from_file=open)), "no.json is not a tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_cannot_count_is_one_error(
+    module: object, said: str, talks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", module)
+    words = ["workload", "convert", str(talks), "--set", "trace.rate_per_s=2", "--tokenizer", "no.json"]
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, done.stdout) == (ExitCode.IO, "")
+    assert said in done.stderr
+    assert "= help: " in done.stderr
+
+
+def test_a_tokenizer_is_for_texts(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text("arrival_time_us,input_tokens,output_tokens\n0,1,1\n")
+    for source, said in (("chatbot", "is a document"), (str(tmp_path / "trace.csv"), "`tokenizer` does not apply")):
+        done = CliRunner().invoke(cli, ["workload", "describe", source, "--tokenizer", "no.json"])
+        assert (done.exit_code, said in done.stderr) == (2, True)
