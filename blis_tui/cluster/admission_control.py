@@ -30,7 +30,7 @@ class AdmissionControl(Picklable):
 
     Args:
         experiment: names the policy, and sets the tenants' budgets.
-        roster: the instances.
+        registry: the instances.
         fleet: the instances that the policy sees.
         streams: source of the policy's random stream.
         observers: receive the records that the policy emits.
@@ -43,17 +43,17 @@ class AdmissionControl(Picklable):
     """
 
     def __init__(
-        self, experiment: Experiment, roster: InstanceRegistry, fleet: Fleet, streams: Streams, observers: Observers
+        self, experiment: Experiment, registry: InstanceRegistry, fleet: Fleet, streams: Streams, observers: Observers
     ) -> None:
         policy = experiment.policy
         self.name = policy.admission.kind
         self.policy = experiment.plugins.create(ADMISSION, policy.admission.kind, policy.admission.settings)
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
-        self._roster = roster
+        self._registry = registry
         self._fleet = fleet
         self._context = Context(streams.stream("policy/admission"), policy.slo_priorities, observers)
         self._budgets = policy.tenant_budgets
-        roster.counts_tenants = self._budgets is not None
+        registry.counts_tenants = self._budgets is not None
         self.asks = self._budgets is not None or type(self.policy) is not AlwaysAdmit
 
     def priority(self, request: IncomingRequest) -> int:
@@ -92,5 +92,5 @@ class AdmissionControl(Picklable):
         fraction = budgets.fractions.get(tenant)
         if fraction is None or self._context.priority(request) >= budgets.shed_below_priority:
             return ""
-        there, limit = self._roster.of_tenants.get(tenant, 0), fraction * self._roster.slots
+        there, limit = self._registry.of_tenants.get(tenant, 0), fraction * self._registry.slots
         return f"{there} in flight, the budget of {tenant} is {limit:g}" if there > limit else ""

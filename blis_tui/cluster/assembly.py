@@ -49,36 +49,36 @@ def assembled(
         from blis_tui.cluster.options.closed_loop import NotifyingLedger
 
         ledger = NotifyingLedger(ledger, ended)
-    roster = InstanceRegistry(experiment, InstanceFactory(experiment, queue, ledger, observers))
-    pipeline = Pipeline(queue, observers, ledger, roster)
-    fleet = roster.fleet_of(ALL_ROLES)
-    control = AdmissionControl(experiment, roster, fleet, streams, observers)
+    registry = InstanceRegistry(experiment, InstanceFactory(experiment, queue, ledger, observers))
+    pipeline = Pipeline(queue, observers, ledger, registry)
+    fleet = registry.fleet_of(ALL_ROLES)
+    control = AdmissionControl(experiment, registry, fleet, streams, observers)
     admission = pipeline.admission = Admission(pipeline, control)
     entrance = admission.enter
     if experiment.cluster.varies:
         from blis_tui.cluster.options.lifecycle import LifecycleControl
 
         pipeline.lifecycle = lifecycle = LifecycleControl(experiment, pipeline, streams)
-        roster.followers.append(lifecycle)
+        registry.followers.append(lifecycle)
     pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes), share)
     admission.onward = pipeline.dispatcher.dispatch
     if experiment.policy.gateway is not None:
         from blis_tui.cluster.options.gateway import GatewayControl
 
         pipeline.gateway = gateway = GatewayControl(experiment, experiment.policy.gateway, pipeline, fleet)
-        roster.followers.append(gateway)
+        registry.followers.append(gateway)
         admission.onward = gateway.enter
     if experiment.policy.deferral == "idle-only":
         from blis_tui.cluster.options.gateway import IdleOnly
 
         pipeline.deferral = deferral = IdleOnly(experiment, pipeline, entrance)
-        roster.followers.append(deferral)
+        registry.followers.append(deferral)
         entrance = deferral.enter
     pipeline.arrivals = _arrivals(experiment, source, pipeline, entrance, ended)
     reads = admission.control.reads_signals or pipeline.dispatcher.router.reads_signals
     looks = reads or pipeline.dispatcher.regrets is not None
-    if looks or roster.followers or roster.counts_tenants or roster.watch.early:
-        roster.enable_reports()
+    if looks or registry.followers or registry.counts_tenants or registry.watch.early:
+        registry.enable_reports()
     return pipeline
 
 
@@ -89,10 +89,10 @@ def _dispatcher(
     routes: dict[str, Reroute],
     share: Collection[int] | None,
 ) -> Dispatcher:
-    roster, split = pipeline.roster, experiment.cluster.disaggregation
+    registry, split = pipeline.registry, experiment.cluster.disaggregation
     whole = ALL_ROLES if split is None or split.undisaggregated == "all" else DECODING
-    router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams, pipeline.observers)
-    roster.routers.append(router)
+    router = Router(experiment, experiment.policy.routing, registry.fleet_of(whole), streams, pipeline.observers)
+    registry.routers.append(router)
     if share is not None:
         from blis_tui.cluster.share import ShareDispatcher
 
@@ -104,10 +104,10 @@ def _dispatcher(
     halves = (("prefill", split.prefill_routing, PREFILLING), ("decode", split.decode_routing, DECODING))
     for role, config, roles in halves:
         path = f"policy/{role}-routing"
-        roster.routers.append(Router(experiment, config, roster.fleet_of(roles), streams, pipeline.observers, path))
+        registry.routers.append(Router(experiment, config, registry.fleet_of(roles), streams, pipeline.observers, path))
     kind = DecodeFirst if split.order == "decode-first" else PrefillFirst
-    splitter = kind(experiment, split, pipeline, roster.routers, routes)
-    roster.followers.append(splitter)
+    splitter = kind(experiment, split, pipeline, registry.routers, routes)
+    registry.followers.append(splitter)
     return splitter
 
 

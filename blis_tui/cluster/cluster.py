@@ -47,7 +47,7 @@ class Cluster(LoopState):
 
     Attributes:
         pipeline: the stages of a request's path, and what they share.
-        roster: the instances and fleets.
+        registry: the instances and fleets.
         instances: the instances by index; more may be added during a run.
         pools: the pool of each instance.
         queue: pending events.
@@ -72,9 +72,9 @@ class Cluster(LoopState):
         share: Collection[int] | None = None,
     ) -> None:
         pipeline = self.pipeline = assembled(experiment, source, ledger, observers, routes or {}, share)
-        self.roster = pipeline.roster
-        self.instances = pipeline.roster.instances
-        self.pools = pipeline.roster.pools
+        self.registry = pipeline.registry
+        self.instances = pipeline.registry.instances
+        self.pools = pipeline.registry.pools
         self.queue = pipeline.queue
         self.source = source
         self.horizon_us = experiment.horizon_us
@@ -82,7 +82,7 @@ class Cluster(LoopState):
         self.one_by_one = False
         self.stopping = False
         self.warm_up = WarmUp(pipeline, experiment.warm_up_us)
-        pipeline.roster.board.deferring = pipeline.can_run_ahead
+        pipeline.registry.board.deferring = pipeline.can_run_ahead
         pipeline.arrivals.pull()
         pipeline.lifecycle.begin()
 
@@ -189,7 +189,7 @@ class Cluster(LoopState):
 
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
-        routers = self.roster.routers
+        routers = self.registry.routers
         return (self.pipeline.admission.control.policy, *(one for router in routers for one in router.policies()))
 
     def rules(self) -> tuple[str, dict[str, str]]:
@@ -198,7 +198,7 @@ class Cluster(LoopState):
         A rule is empty if the policy's name suffices, or if routers with that policy have different settings.
         """
         routing: dict[str, str] = {}
-        for router in self.roster.routers:
+        for router in self.registry.routers:
             rule = router.policy.rule
             routing[router.name] = rule if routing.get(router.name, rule) == rule else ""
         return self.pipeline.admission.control.policy.rule, routing
@@ -232,17 +232,17 @@ class Cluster(LoopState):
         """Return kept counts, each with the value found by recounting."""
         gateway = self.gateway
         held = Count("requests that the gateway holds", gateway.waiting, len(gateway.held()))
-        return [*self.roster.counts(self.queue), *([held] if gateway.holds else [])]
+        return [*self.registry.counts(self.queue), *([held] if gateway.holds else [])]
 
     def policy_state(self) -> tuple[object, ...]:
         """Return what the control plane and the workload remember, as plain values (for digests)."""
-        pipeline, roster = self.pipeline, self.roster
+        pipeline, registry = self.pipeline, self.registry
         admission, admission_stream = pipeline.admission.control.state()
         routing, routing_stream = pipeline.dispatcher.router.state()
         more: list[object] = []
-        if roster.watched:
-            tenants = [tuple(sorted(roster.of_tenants.items()))] if roster.of_tenants else []
-            more += [roster.board.state(), tenants, roster.in_flight]
+        if registry.watched:
+            tenants = [tuple(sorted(registry.of_tenants.items()))] if registry.of_tenants else []
+            more += [registry.board.state(), tenants, registry.in_flight]
         if pipeline.deferral.waiting:
             more.append([passage.request.index for passage in pipeline.deferral.waiting])
         more += [tuple(part.items()) for part in (pipeline.rejections, pipeline.dispatcher.route_overrides) if part]
@@ -269,7 +269,7 @@ class WarmUp(Picklable):
 
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
         self._pipeline = pipeline
-        self._roster = pipeline.roster
+        self._registry = pipeline.registry
         self.counted: list[dict[int, int]] | None = None if until_us else []
         if until_us:
             pipeline.queue.push(until_us, LIFECYCLE, BackgroundEvent("warm-up-over", pipeline, None, self._end))
@@ -283,7 +283,7 @@ class WarmUp(Picklable):
     def count(self) -> list[dict[int, int]]:
         """Count now unless the period has ended; return what was counted."""
         if self.counted is None:
-            self.counted = [dict(instance.tallies.itl_us) for instance in self._roster.instances]
+            self.counted = [dict(instance.tallies.itl_us) for instance in self._registry.instances]
         return self.counted
 
     def replaced(self, counted: list[dict[int, int]]) -> list[dict[int, int]] | None:

@@ -276,7 +276,7 @@ INVARIANTS: Final = (
 
 
 def _board_is_current(cluster: Cluster) -> str:
-    return cluster.roster.board.audit(cluster.now) if cluster.roster.watched else ""
+    return cluster.registry.board.audit(cluster.now) if cluster.registry.watched else ""
 
 
 def _all_accounted_for(cluster: Cluster) -> str:
@@ -367,7 +367,7 @@ def _stability(cluster: Cluster) -> str:
     for index, (pool, instance) in enumerate(zip(cluster.pools, cluster.instances, strict=True)):
         if instance.index != index or instance.pool.total != pool.engine.kv_blocks:
             return f"instance {index} is no longer one of pool {pool.name}"
-    for fleet, roles in cluster.roster.fleets:
+    for fleet, roles in cluster.registry.fleets:
         for index in fleet.members:
             role = cluster.pools[index].role
             if role not in roles:

@@ -79,9 +79,9 @@ def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) ->
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
         step.flow.next_us = step.flow.due_us = time
-    roster = cluster.pipeline.roster
-    if not exact and not roster.watched:
-        for instance in roster.instances:
+    registry = cluster.pipeline.registry
+    if not exact and not registry.watched:
+        for instance in registry.instances:
             instance.flow.defer_departures()
     bound = _run(cluster, last, limit + 1, exact=exact)
     if not exact:
@@ -91,8 +91,8 @@ def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) ->
 def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
     """See ``run_unobserved``: process events before ``bound``; return the time before which all have happened."""
     pipeline = cluster.pipeline
-    heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
-    touched, watch, ended = pipeline.roster.board.touched, pipeline.roster.watch, pipeline.arrivals.ended
+    heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.registry.watched
+    touched, watch, ended = pipeline.registry.board.touched, pipeline.registry.watch, pipeline.arrivals.ended
     now, reached, events = pipeline.now, pipeline.now, pipeline.events
     event: Event
     try:
@@ -154,17 +154,17 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
 
 def _catch_up(pipeline: Pipeline, bar: int) -> None:
     """Run all deferred steps that start before ``bar``, and make each instance's next step pending."""
-    roster, steps = pipeline.roster, pipeline.queue.steps
+    registry, steps = pipeline.registry, pipeline.queue.steps
     pending = {step.instance_index: step for time, _, _, step in steps if time == step.flow.due_us}
     for index, step in pending.items():
         flow = step.flow
         flow.catch_up(bar)
         flow.due_us = flow.next_us
-        if roster.watched:
-            roster.board.touched[index] = None
+        if registry.watched:
+            registry.board.touched[index] = None
     steps[:] = [(step.flow.due_us, step.flow.order, 0, step) for step in pending.values()]
     heapify(steps)
-    for instance in roster.instances:
+    for instance in registry.instances:
         flow, own = instance.flow, instance.steps
         own.schedule_departures(bar, 0)
         pipeline.events += flow.late + own.departed
@@ -175,16 +175,16 @@ def _catch_up(pipeline: Pipeline, bar: int) -> None:
 
 def _touch(pipeline: Pipeline, step: Step) -> None:
     """Note that an instance had nothing to compute: requests whose clients had given up may have left it."""
-    roster = pipeline.roster
-    if roster.watched:
-        roster.board.touched[step.instance_index] = None
+    registry = pipeline.registry
+    if registry.watched:
+        registry.board.touched[step.instance_index] = None
 
 
 def _end_busy_period(pipeline: Pipeline, latest: int) -> None:
     """Take out the first step event, as nothing is left to do there; ``latest``: start of the instance's last step."""
     _, order, _, step = heappop(pipeline.queue.steps)
     step.drop()
-    pipeline.roster.instances[step.instance_index].steps.schedule_departures(latest, order)
+    pipeline.registry.instances[step.instance_index].steps.schedule_departures(latest, order)
 
 
 def _settle(pipeline: Pipeline, flow: StepLoop, order: int, time: int) -> None:
@@ -206,14 +206,14 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int,
     time is -1 if no other has.
     """
     pipeline = cluster.pipeline
-    queue, roster, ended = pipeline.queue, pipeline.roster, pipeline.arrivals.ended
-    heap, steps, tells = queue.heap, queue.steps, roster.watched
+    queue, registry, ended = pipeline.queue, pipeline.registry, pipeline.arrivals.ended
+    heap, steps, tells = queue.heap, queue.steps, registry.watched
     events, latest = pipeline.events, -1
     time, seq = due
     while True:
         index = passage.instance_index
         if index is not None:
-            flow = roster.instances[index].flow
+            flow = registry.instances[index].flow
             # Where requests wait for a place, one more changes nothing for plain decodes.
             if flow.next_us < flow.due_us and not (passage.kind == QUEUED and flow.batch.waiting.items):
                 _settle(pipeline, flow, passage.order, time)
@@ -250,7 +250,7 @@ def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> b
         event.handler(event.request, time)  # only ends the step of its request
         pipeline.events += 1
         return True
-    for instance in pipeline.roster.instances:
+    for instance in pipeline.registry.instances:
         flow = instance.flow
         if event.instance_index in (None, instance.index):
             if flow.next_us < flow.due_us:
@@ -265,12 +265,12 @@ def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> b
 
 def _tell(pipeline: Pipeline, event: Event, time: int) -> None:
     """Tell followers about an event that has happened."""
-    roster = pipeline.roster
-    if roster.watched:
+    registry = pipeline.registry
+    if registry.watched:
         if (index := event.instance_index) is not None:
-            roster.board.touched[index] = None
-        watch = roster.watch
+            registry.board.touched[index] = None
+        watch = registry.watch
         if watch.departed or watch.prefilled:
-            roster.note_departures(time)
+            registry.note_departures(time)
     if pipeline.arrivals.ended:
         pipeline.arrivals.answer(time)

@@ -55,7 +55,7 @@ class Pipeline(Picklable):
         queue: pending events.
         observers: receive the records.
         ledger: the books of requests that have ended.
-        roster: the instances and fleets.
+        registry: the instances and fleets.
         arrivals, deferral, admission, gateway, dispatcher: the stages, in the order of a request's path.
         lifecycle: the instances' life cycles, which accompany the stages.
     """
@@ -64,7 +64,7 @@ class Pipeline(Picklable):
     admission: Admission
     dispatcher: Dispatcher
 
-    def __init__(self, queue: EventQueue, observers: Observers, ledger: Ledger, roster: InstanceRegistry) -> None:
+    def __init__(self, queue: EventQueue, observers: Observers, ledger: Ledger, registry: InstanceRegistry) -> None:
         self.now = 0
         self.events = 0
         self.arrived = 0
@@ -75,7 +75,7 @@ class Pipeline(Picklable):
         self.queue = queue
         self.observers = observers
         self.ledger = ledger
-        self.roster = roster
+        self.registry = registry
         self.deferral = NoDeferral()
         self.gateway = NoGateway()
         self.lifecycle = NoLifecycle()
@@ -83,7 +83,7 @@ class Pipeline(Picklable):
     @property
     def can_run_ahead(self) -> bool:
         """Whether events on an instance affect others only through events that are pending already."""
-        return not self.roster.followers and not self.arrivals.await_answers
+        return not self.registry.followers and not self.arrivals.await_answers
 
     @property
     def finished(self) -> bool:
@@ -212,13 +212,13 @@ class Admission(Picklable):
     def __init__(self, pipeline: Pipeline, control: AdmissionControl) -> None:
         self.control = control
         self._pipeline = pipeline
-        self._roster = pipeline.roster
+        self._registry = pipeline.registry
 
     def enter(self, passage: RoutedRequest, now: int) -> int:
         """Pass a request on, or reject it."""
-        pipeline, roster, control = self._pipeline, self._roster, self.control
-        if roster.watched and (control.reads_signals or roster.board.ages):
-            roster.board.read(now)
+        pipeline, registry, control = self._pipeline, self._registry, self.control
+        if registry.watched and (control.reads_signals or registry.board.ages):
+            registry.board.read(now)
         if control.asks:
             who, reason = control.refusal(passage.incoming, now)
             if reason:
@@ -262,7 +262,7 @@ class Dispatcher(Picklable):
         self.regrets = Regrets() if experiment.counterfactual else None
         self._alternatives = experiment.counterfactual or ALTERNATIVES
         self._pipeline = pipeline
-        self._roster = pipeline.roster
+        self._registry = pipeline.registry
         self._latency_us = experiment.cluster.routing_latency_us
         self._varies = experiment.cluster.varies
         self._fronted = False
@@ -296,18 +296,18 @@ class Dispatcher(Picklable):
 
     def route(self, passage: RoutedRequest, now: int) -> int:
         """Choose an instance and send the request there."""
-        checked = self._roster.watched or self._varies or passage.request.model
+        checked = self._registry.watched or self._varies or passage.request.model
         if checked and not self._can_route(passage, self.router, now):
             return NO_NEXT_STAGE
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _can_route(self, passage: RoutedRequest, router: Router, now: int) -> bool:
         """Whether there is an instance for a request; if not, reject it or let it wait for one to come up."""
-        roster = self._roster
-        if roster.watched:
-            roster.board.read(now)
+        registry = self._registry
+        if registry.watched:
+            registry.board.read(now)
         request = passage.request
-        if request.model and request.model not in roster.models:
+        if request.model and request.model not in registry.models:
             self._pipeline.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return False
         return not self._pipeline.lifecycle.park_if_stranded(passage, router, now)
@@ -318,7 +318,7 @@ class Dispatcher(Picklable):
         if self.regrets is None and not self.route_overrides and not observers.kinds:
             return router.choose(passage.incoming, now, False)[0]
         regrets, told = self.regrets, RoutingDecision in observers.kinds
-        incoming, instances = passage.incoming, self._roster.instances
+        incoming, instances = passage.incoming, self._registry.instances
         weighed = (
             CapturedDecision(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
         )
@@ -351,8 +351,8 @@ class Dispatcher(Picklable):
 
     def deliver(self, passage: RoutedRequest, index: int, now: int) -> int:
         """Send a request to an instance's queue; return when it gets there."""
-        self._roster.commit(passage, index)
-        instance = self._roster.instances[index]
+        self._registry.commit(passage, index)
+        instance = self._registry.instances[index]
         passage.kind = QUEUED
         passage.handler = self._enqueue
         passage.order = instance.order_queued
@@ -363,7 +363,7 @@ class Dispatcher(Picklable):
         """Give each request in a front end its time, which others may have put off: for those who look."""
         if not self._fronted:
             return
-        heap, instances = self._pipeline.queue.heap, self._roster.instances
+        heap, instances = self._pipeline.queue.heap, self._registry.instances
         for at, (time, order, seq, event) in enumerate(heap):
             if event.kind == QUEUED and type(event) is RoutedRequest and event.instance_index is not None:
                 end_us = instances[event.instance_index].intake_end_us(event.request)
@@ -373,7 +373,7 @@ class Dispatcher(Picklable):
 
     def _enqueue(self, passage: RoutedRequest, now: int) -> int:
         request = passage.request
-        instance = self._roster.instances[request.instance]
+        instance = self._registry.instances[request.instance]
         if (front_end := instance.front_end) is not None:
             if (end_us := instance.intake_end_us(request)) > now:
                 return put_off(end_us)

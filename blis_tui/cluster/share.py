@@ -52,9 +52,9 @@ class ShareDispatcher(Dispatcher):
 
 def why_whole(experiment: Experiment, pipeline: Pipeline) -> str:
     """Return why the instances cannot be simulated separately with the same results; empty = they can."""
-    roster, settings, policy = pipeline.roster, experiment.cluster, experiment.policy
+    registry, settings, policy = pipeline.registry, experiment.cluster, experiment.policy
     reasons = (
-        (len(roster.instances) == 1, "there is one instance"),
+        (len(registry.instances) == 1, "there is one instance"),
         (bool(experiment.plugins_used()), "plug-ins may look at the whole cluster"),
         (pipeline.arrivals.await_answers, "some requests are sent when others have ended"),
         (settings.varies, "instances are started and stopped"),
@@ -62,11 +62,11 @@ def why_whole(experiment: Experiment, pipeline: Pipeline) -> str:
         (any(pool.lockstep for pool in experiment.pools), "the ranks of a replica start their steps together"),
         (policy.gateway is not None, "the gateway looks at all instances"),
         (policy.deferral != "none", "deferred requests wait until all instances are idle"),
-        (roster.counts_tenants, "budgets of tenants count requests on all instances"),
+        (registry.counts_tenants, "budgets of tenants count requests on all instances"),
         (pipeline.dispatcher.router.reads_signals, f"routing `{policy.routing.kind}` looks at all instances"),
         (pipeline.admission.control.reads_signals, f"admission `{policy.admission.kind}` looks at all instances"),
         (pipeline.dispatcher.regrets is not None, "`counterfactual` looks at all instances"),
-        (roster.watched, "the control plane follows all instances"),
-        (not all(is_pure(one.latency) for one in roster.instances), "step times depend on more than the load"),
+        (registry.watched, "the control plane follows all instances"),
+        (not all(is_pure(one.latency) for one in registry.instances), "step times depend on more than the load"),
     )
     return next((text for applies, text in reasons if applies), "")

@@ -139,4 +139,4 @@ def simulated_share(
     while cluster.run(SLICE_EVENTS, exact=False) >= SLICE_EVENTS:
         tell(len(log))
     log.flush()
-    return packed((cluster, log), parts=cluster.roster.fixed_parts())
+    return packed((cluster, log), parts=cluster.registry.fixed_parts())

@@ -195,7 +195,7 @@ class Simulation:
                 raise
             raise failed from error
         # Parts that checkpoints leave out, by their names there.
-        self._parts = self._cluster.roster.fixed_parts()
+        self._parts = self._cluster.registry.fixed_parts()
         self._fixed: dict[str, object] = {"experiment": experiment, "observers": self._observers, **self._parts}
         if (trace := fixed_part(source)) is not None:
             self._fixed["trace"] = trace

@@ -32,23 +32,23 @@ def busy() -> Simulation:
 
 
 def _see_the_present(simulation: Simulation) -> None:
-    board = simulation.cluster.roster.board
+    board = simulation.cluster.registry.board
     board.touched.clear()
     board.waiting[0] += 1
 
 
 def _count_too_many(simulation: Simulation) -> None:
-    board = simulation.cluster.roster.board
+    board = simulation.cluster.registry.board
     board.touched.clear()
     board.in_flight[1] += 1
 
 
 def _forget_to_renew(simulation: Simulation) -> None:
-    simulation.cluster.roster.board.refreshed_us -= 400_000
+    simulation.cluster.registry.board.refreshed_us -= 400_000
 
 
 def _renew_tomorrow(simulation: Simulation) -> None:
-    simulation.cluster.roster.board.refreshed_us += 10**9
+    simulation.cluster.registry.board.refreshed_us += 10**9
 
 
 def source_of(simulation: Simulation) -> InteractiveSource:

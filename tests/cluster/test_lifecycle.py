@@ -370,12 +370,12 @@ def test_tenants_budgets_are_fractions_of_the_slots_of_the_instances_that_are_up
     made = experiment(batching="vllm-v1", settings={"max_num_active_seqs": 1}, max_num_seqs=4, instances=3)
     steady = Cluster(made, ListSource([]), RequestLog(), Observers())
     assert steady.instances[0].batch.limits.max_num_seqs == 1
-    assert steady.roster.slots == 12
+    assert steady.registry.slots == 12
     mortal = replace(made, cluster=replace(made.cluster, failures=(failure(instance=1, at_us=500),)))
     dying = Cluster(mortal, ListSource([request(0, 0, 8, 200)]), RequestLog(detours=True), Observers())
-    assert dying.roster.slots == 12
+    assert dying.registry.slots == 12
     dying.run(1_000)
-    assert dying.roster.slots == 8
+    assert dying.registry.slots == 8
 
 
 @pytest.mark.parametrize("batching", ["sglang", "vllm-v1", "blis"])

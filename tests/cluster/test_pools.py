@@ -70,8 +70,8 @@ def test_an_instance_may_come_during_a_run() -> None:
     made, log = experiment(max_num_seqs=1), RequestLog()
     cluster = Cluster(made, ListSource(asked(20)), log, Observers())
     cluster.run(40)
-    newcomer = cluster.roster.create(made.pools[0])
-    cluster.roster.include(newcomer.index)
+    newcomer = cluster.registry.create(made.pools[0])
+    cluster.registry.include(newcomer.index)
     assert newcomer.index == 1
     while cluster.run(1):
         assert [invariant.identifier for invariant in INVARIANTS if invariant.check(cluster)] == []

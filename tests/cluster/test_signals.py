@@ -19,8 +19,8 @@ def test_the_hit_rate_counts_blocks_hit_and_is_as_old_as_the_view_of_the_cache(d
     outcome = Outcome(made, asked)
     pool = outcome.cluster.instances[0].pool
     assert (pool.hits, pool.misses) == (3, 5)  # four blocks, then three of them again and one of its own
-    assert outcome.cluster.roster.board.of(0, 2_000).cache.hit_rate == seen
+    assert outcome.cluster.registry.board.of(0, 2_000).cache.hit_rate == seen
 
 
 def test_the_hit_rate_of_an_instance_without_requests_is_zero() -> None:
-    assert Outcome(experiment(), []).cluster.roster.board.cache(0).hit_rate == 0.0
+    assert Outcome(experiment(), []).cluster.registry.board.cache(0).hit_rate == 0.0

@@ -141,7 +141,7 @@ class AutoscalerControl(NoAutoscaler):
 
     def _progress(self) -> tuple[int, int, int]:
         """Return the numbers of requests that arrived, that ended, and that were sent to an instance."""
-        routed = whole_sum([instance.routed for instance in self._pipeline.roster.instances])
+        routed = whole_sum([instance.routed for instance in self._pipeline.registry.instances])
         return self._pipeline.arrived, self._pipeline.closed(), routed
 
     def _decide(self, group: int, role: str, model: str, now: int) -> None:
@@ -175,7 +175,7 @@ class AutoscalerControl(NoAutoscaler):
         demand = 0
         supply = pending = 0.0
         waiting = self._waiting(model)
-        for life, instance in zip(lives, pipeline.roster.instances, strict=True):
+        for life, instance in zip(lives, pipeline.registry.instances, strict=True):
             if life.pool not in pools:
                 continue
             if life.state in CANDIDATES:

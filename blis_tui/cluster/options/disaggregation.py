@@ -246,7 +246,7 @@ class Splitter(Dispatcher):
         passage.order = PREFILL_ROUTING
 
     def _route_prefill(self, passage: RoutedRequest, now: int) -> int:
-        self._roster.board.read(now)
+        self._registry.board.read(now)
         if self._park_prefill_if_stranded(passage, now):
             return NO_NEXT_STAGE
         self._notify_decider(passage)
@@ -264,7 +264,7 @@ class Splitter(Dispatcher):
     def _settle_model(self, passage: RoutedRequest, index: int) -> None:
         """If instances serve different models, let the first chosen one fix the model of a request that takes any."""
         if self.decode.by_model and not passage.incoming.model:
-            passage.incoming = passage.incoming._replace(model=self._roster.board.model(index))
+            passage.incoming = passage.incoming._replace(model=self._registry.board.model(index))
 
     # ---- transfer ----
 
@@ -317,7 +317,7 @@ class Splitter(Dispatcher):
 
     def bytes_of(self, request: Request) -> int:
         """Bytes of the KV blocks to transfer: the whole prompt except blocks that the decode instance shares."""
-        pool = self._roster.pools[handover_of(request).prefill_instance]
+        pool = self._registry.pools[handover_of(request).prefill_instance]
         size = pool.engine.block_size_tokens
         blocks = -(-request.input_tokens // size) - request.shared_blocks
         own = self._settings.bytes_per_token
@@ -326,7 +326,7 @@ class Splitter(Dispatcher):
     def _overlapped_step(self, handover: Handover) -> OverlappedStep | None:
         if self._settings.overlap == "none":
             return None
-        model = self._roster.pools[handover.prefill_instance].model
+        model = self._registry.pools[handover.prefill_instance].model
         return OverlappedStep(handover.last_step_us, model.num_hidden_layers)
 
     def _plan_end(self, now: int) -> None:
@@ -374,7 +374,7 @@ class Splitter(Dispatcher):
         pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def _route_decode(self, passage: RoutedRequest, now: int) -> int:
-        self._roster.board.read(now)
+        self._registry.board.read(now)
         handover = handover_of(passage.request)
         if not self.decode.of(passage.incoming).fleet.members:
             self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
@@ -430,8 +430,8 @@ class Splitter(Dispatcher):
             self._away_us += now - request.first_token_us
         decode = handover.decode_instance
         if handover.transfer_start_us >= 0 and decode >= 0:
-            self._roster.board.touched[decode] = None
-            self._roster.instances[decode].give_back(request, now)
+            self._registry.board.touched[decode] = None
+            self._registry.instances[decode].give_back(request, now)
         for index in (handover.prefill_instance, decode):
             if index >= 0:
                 self._pipeline.lifecycle.end_if_empty(index, now)
@@ -447,28 +447,28 @@ class Splitter(Dispatcher):
     # ---- end of a request's path ----
 
     def _reserve(self, request: Request, index: int, now: int) -> Excess | None:
-        self._roster.board.touched[index] = None
-        return self._roster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
+        self._registry.board.touched[index] = None
+        return self._registry.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
     def _enqueue_for_decode(self, passage: RoutedRequest, now: int) -> None:
         request = passage.request
         del self.passages[request.index]
         handover = handover_of(request)
-        self._roster.commit(passage, handover.decode_instance)
+        self._registry.commit(passage, handover.decode_instance)
         self._away_us += now - request.first_token_us
         if request.first_token_us > now:
             self._early_us = [end for end in self._early_us if end > now]
             self._early_us.append(request.first_token_us)
         if self._pipeline.lifecycle.may_enqueue(request, now):
-            self._roster.instances[handover.decode_instance].adopt(request, now)
+            self._registry.instances[handover.decode_instance].adopt(request, now)
 
     def _fail(self, passage: RoutedRequest, excess: Excess, now: int) -> None:
         request = passage.request
         self.dropped += 1
         del self.passages[request.index]
         handover = handover_of(request)
-        self._roster.commit(passage, handover.decode_instance)
-        self._roster.instances[handover.decode_instance].drop_unservable(request, excess, now)
+        self._registry.commit(passage, handover.decode_instance)
+        self._registry.instances[handover.decode_instance].drop_unservable(request, excess, now)
         self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
     def between_instances_us(self, now: int) -> int:
@@ -495,7 +495,7 @@ class PrefillFirst(Splitter):
     def dispatch(self, passage: RoutedRequest, now: int) -> int:
         """Send on an admitted request."""
         model = passage.request.model
-        if (not model or model in self._roster.models) and self.decide(passage, now):
+        if (not model or model in self._registry.models) and self.decide(passage, now):
             self._to_prefill(passage)
             return now + self._latency_us
         return super().dispatch(passage, now)
@@ -518,7 +518,7 @@ class PrefillFirst(Splitter):
         """Fix the model of a request that takes any, if some that could prefill it now could not decode it."""
         if passage.incoming.model or not self.decode.by_model:
             return
-        models = dict.fromkeys(self._roster.board.model(index) for index in self.prefill.fleet.members)
+        models = dict.fromkeys(self._registry.board.model(index) for index in self.prefill.fleet.members)
         able = [model for model in models if self.decode.by_model[model].fleet.members]
         if len(able) < len(models):
             passage.incoming = passage.incoming._replace(model=[*able, *models][0])
@@ -549,7 +549,7 @@ class DecodeFirst(Splitter):
         if not members:
             self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
             return False
-        self._roster.board.read(now)
+        self._registry.board.read(now)
         handover.decode_instance = self.choose(passage, self.decode, now)
         return True
 

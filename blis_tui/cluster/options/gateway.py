@@ -143,7 +143,7 @@ class GatewayControl(NoGateway):
         pipeline, queue = self._pipeline, self.queue
         if not len(queue):
             return False
-        pipeline.roster.board.read(now)
+        pipeline.registry.board.read(now)
         saturation = self._level(self._saturation)
         held = queue.next(saturation)
         if held is None:
@@ -164,7 +164,7 @@ class GatewayControl(NoGateway):
 
     def _tick(self, event: Signal, now: int) -> bool:  # noqa: ARG002
         self._ticking = False
-        self._pipeline.roster.board.read(now)  # also if nothing is left to dispatch: the tick tells what it sees
+        self._pipeline.registry.board.read(now)  # also if nothing is left to dispatch: the tick tells what it sees
         self._dispatch(now)
         self._schedule_tick(now)
         observers = self._pipeline.observers
@@ -218,13 +218,13 @@ class IdleOnly(NoDeferral):
     def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[RoutedRequest, int], int]) -> None:
         super().__init__()
         self._pipeline = pipeline
-        self._roster = pipeline.roster
+        self._registry = pipeline.registry
         self._latency_us = experiment.cluster.admission_latency_us
         self._onward = onward
 
     def enter(self, passage: RoutedRequest, now: int) -> int:
         """Pass a request on, or defer it."""
-        request, in_flight = passage.request, self._roster.in_flight
+        request, in_flight = passage.request, self._registry.in_flight
         if not in_flight or request.slo_class not in _DEFERRABLE:
             return self._onward(passage, now)
         self.waiting.append(passage)
@@ -234,7 +234,7 @@ class IdleOnly(NoDeferral):
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """Resume all deferred requests if the cluster is idle."""
-        if not self.waiting or self._roster.in_flight:
+        if not self.waiting or self._registry.in_flight:
             return
         pipeline, observers = self._pipeline, self._pipeline.observers
         for passage in self.waiting:

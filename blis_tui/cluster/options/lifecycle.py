@@ -160,7 +160,7 @@ class LifecycleControl(NoLifecycle):
         self._settings = settings.lifecycle or spec.Lifecycle()
         self._pools = experiment.pools
         self._pipeline = pipeline
-        self._roster = pipeline.roster
+        self._registry = pipeline.registry
         self._hits: dict[int, int] = {}
         """Request index -> number of instances that have failed under it."""
         self._failures = Failures(settings.failures, self, pipeline, streams)
@@ -190,7 +190,7 @@ class LifecycleControl(NoLifecycle):
             if life.state == ACTIVE:
                 self._failures.watch(index, 0)
             else:
-                self._roster.exclude(index)
+                self._registry.exclude(index)
         self.placement.provision(0)
         self._failures.plan()
         self.autoscaler.begin()
@@ -251,7 +251,7 @@ class LifecycleControl(NoLifecycle):
 
     def add(self, pool: int, now: int, reason: str) -> None:
         """Add an instance to a pool; it starts when there is room for it."""
-        instance = self._roster.create(self._pools[pool])
+        instance = self._registry.create(self._pools[pool])
         self.lives.append(InstanceLife(pool, SCHEDULING))
         self._tell(instance.index, "", now, f"scheduled, {reason}")
         if self.placement.place(instance.index, self._pools[pool]):
@@ -299,7 +299,7 @@ class LifecycleControl(NoLifecycle):
         self._wanted.clear()
         for passage in parked.values():
             pipeline.dispatcher.go_on(passage, now)
-        pipeline.gateway.wake(self._roster.instances[index].batch.limits.max_num_seqs, now)
+        pipeline.gateway.wake(self._registry.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- end ----
 
@@ -323,7 +323,7 @@ class LifecycleControl(NoLifecycle):
             return
         how = self._settings.drain
         self._set_state(index, DRAINING, now, f"draining, {reason}")
-        instance = self._roster.instances[index]
+        instance = self._registry.instances[index]
         if how == "immediate":
             self._stop_after_step(index, now)
             return
@@ -351,15 +351,15 @@ class LifecycleControl(NoLifecycle):
 
     def end_if_empty(self, index: int, now: int) -> None:
         """End a draining instance when no request needs it or the KV blocks that it holds or expects."""
-        if self.lives[index].state != DRAINING or self._roster.instances[index].seen.in_flight:
+        if self.lives[index].state != DRAINING or self._registry.instances[index].seen.in_flight:
             return
         if not self._pipeline.dispatcher.is_transferring(index):
-            self._roster.instances[index].forget_given_up(now)
+            self._registry.instances[index].forget_given_up(now)
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
         """Stop an instance at the end of its step in flight, if any; in a pipeline, of the last one."""
-        halted_us = self._roster.instances[index].halt()
+        halted_us = self._registry.instances[index].halt()
         step_us = self._last_of(index, "step") if halted_us is None else halted_us
         end = max(step_us, self._last_of(index, "request-left"))
         if end <= now:
@@ -383,7 +383,7 @@ class LifecycleControl(NoLifecycle):
     def _stop(self, index: int, now: int) -> None:
         """Stop an instance; its requests and its cache are gone."""
         pipeline, life = self._pipeline, self.lives[index]
-        instance = self._roster.instances[index]
+        instance = self._registry.instances[index]
         instance.forget_given_up(now)
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
         pipeline.observers.tell(InstanceStopped, now, index, len(requests))
@@ -392,7 +392,7 @@ class LifecycleControl(NoLifecycle):
             self._decide(request, index, now)
         pipeline.dispatcher.break_off(index, now)
         instance.abandon()
-        self._roster.forget(index)
+        self._registry.forget(index)
         if life.failure is not None and life.returns:
             self.schedule_background(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
         elif life.state == FAILED:
@@ -407,7 +407,7 @@ class LifecycleControl(NoLifecycle):
 
     def _end(self, index: int, now: int, reason: str) -> None:
         self._set_state(index, TERMINATED, now, f"terminated, {reason}")
-        self._roster.forget(index)
+        self._registry.forget(index)
         self._free(index, now)
 
     def _free(self, index: int, now: int) -> None:
@@ -461,7 +461,7 @@ class LifecycleControl(NoLifecycle):
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         if router.of(passage.incoming).fleet.members:
             return False
-        roles = next(roles for fleet, roles in self._roster.fleets if fleet is router.fleet)
+        roles = next(roles for fleet, roles in self._registry.fleets if fleet is router.fleet)
         self._park(passage, roles, now)
         return True
 
@@ -493,7 +493,7 @@ class LifecycleControl(NoLifecycle):
         life = self.lives[index]
         if life.state in CANDIDATES or (life.state == DRAINING and self._settings.drain == "wait"):
             return True
-        instance = self._roster.instances[index]
+        instance = self._registry.instances[index]
         instance.give_back(request, now)
         instance.seen.depart(request)
         if request.queued_us >= 0:  # its prompt was computed elsewhere
@@ -530,7 +530,7 @@ class LifecycleControl(NoLifecycle):
 
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
-        self._roster.board.touched[instance.index] = None
+        self._registry.board.touched[instance.index] = None
         instance.withdraw(request, now)
         instance.seen.depart(request)
 
@@ -546,7 +546,7 @@ class LifecycleControl(NoLifecycle):
         self._pipeline.dispatcher.forget(request, now)
         request.state = RequestState.LOST
         self._pipeline.observers.tell(Lost, now, request.request_id, index, reason)
-        latency = self._roster.instances[index].latency
+        latency = self._registry.instances[index].latency
         self._pipeline.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
 
     # ---- helpers ----
@@ -558,7 +558,7 @@ class LifecycleControl(NoLifecycle):
         self._pipeline.queue.push(time_us, LIFECYCLE, BackgroundEvent(kind, self._pipeline, instance, handler))
 
     def _slow_down(self, index: int, factor: float) -> None:
-        instance = self._roster.instances[index]
+        instance = self._registry.instances[index]
         instance.latency = scaled_step_times(instance.latency, factor)
 
     def _set_state(self, index: int, state: str, now: int, reason: str) -> None:
@@ -566,9 +566,9 @@ class LifecycleControl(NoLifecycle):
         before, life.state = life.state, state
         self._tell(index, before, now, reason)
         if state in CANDIDATES and before not in CANDIDATES:
-            self._roster.include(index)
+            self._registry.include(index)
         elif before in CANDIDATES and state not in CANDIDATES:
-            self._roster.exclude(index)
+            self._registry.exclude(index)
 
     def _tell(self, index: int, before: str, now: int, reason: str) -> None:
         pool, state = self.pool_of(index).name, self.lives[index].state

@@ -81,12 +81,12 @@ def records(
     for index in moves:
         members = router.fleet.members
         if index not in members:
-            cluster.roster.include(index)
+            cluster.registry.include(index)
         elif len(members) > 1:
-            cluster.roster.exclude(index)
+            cluster.registry.exclude(index)
         cluster.run(2)
     cluster.run(100_000)
-    assert len(cluster.roster.board._listeners) <= 1 + (cut > 0)
+    assert len(cluster.registry.board._listeners) <= 1 + (cut > 0)
     return found
 
 
@@ -108,7 +108,7 @@ def ends(made: Experiment, requests: list[Request], *, ranks: bool) -> list[tupl
     assert isinstance(router.policy, Weighted)
     router.policy._can_rank = ranks
     cluster.run(100_000, exact=False)
-    assert cluster.roster.board.deferring
+    assert cluster.registry.board.deferring
     return [(one.instance, one.completed_us) for one in requests]
 
 
