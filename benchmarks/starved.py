@@ -58,7 +58,7 @@ class Watch:
 
     def time(self, simulation: Simulation, *, starved: bool) -> None:
         """Run until enough steps are timed, starved or plain ones."""
-        loop: type[StepLoop] = type(simulation.cluster.instances[0].flow)
+        loop: type[StepLoop] = type(simulation.cluster.instances[0].loop)
         original = loop.step
         simulation._one_by_one = True  # noqa: SLF001  (else plain steps are not taken one at a time)
 

@@ -212,9 +212,9 @@ class Cluster(LoopState):
         pending = [entry for entry in self.queue.heap if entry[3].kind in _IN_TRANSIT_STAGES]
         pending.sort(key=lambda entry: entry[:3])
         found = [event.request for *_, event in pending if event.request is not None]
-        found += [passage.request for passage in (*self.pipeline.deferral.waiting, *self.gateway.held())]
+        found += [routed.request for routed in (*self.pipeline.deferral.waiting, *self.gateway.held())]
         found += self.dispatcher.transferring()
-        found += [passage.request for passage in self.lifecycle.parked.values()]
+        found += [routed.request for routed in self.lifecycle.parked.values()]
         return found
 
     def present_us(self) -> int:
@@ -244,7 +244,7 @@ class Cluster(LoopState):
             tenants = [tuple(sorted(registry.of_tenants.items()))] if registry.of_tenants else []
             more += [registry.board.state(), tenants, registry.in_flight]
         if pipeline.deferral.waiting:
-            more.append([passage.request.index for passage in pipeline.deferral.waiting])
+            more.append([routed.request.index for routed in pipeline.deferral.waiting])
         more += [tuple(part.items()) for part in (pipeline.rejections, pipeline.dispatcher.route_overrides) if part]
         if (regrets := pipeline.dispatcher.regrets) is not None:
             more.append(regrets.state())

@@ -115,7 +115,7 @@ class InstanceFactory:
         steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
-        instance = Instance(self._flow(steps, pool), parts)
+        instance = Instance(self._loop(steps, pool), parts)
         if batch.encoder is not None:
             steps.parts += (batch.encoder,)  # last, as it asks when steps end
         if (group := self._groups.get(pool.name)) is not None:
@@ -169,10 +169,10 @@ class InstanceFactory:
         )
         return batch, restore
 
-    def _flow(self, steps: Steps, pool: Pool) -> StepLoop:
-        """Create the flow of an instance."""
+    def _loop(self, steps: Steps, pool: Pool) -> StepLoop:
+        """Create the loop of an instance."""
         if not pool.lockstep:
-            return _flow(steps, pool.engine.pipeline_parallel)
+            return _loop(steps, pool.engine.pipeline_parallel)
         from blis_tui.engine.options.ranks import RankGroup
 
         group = self._groups.get(pool.name)
@@ -396,8 +396,8 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
     return replace(limits, kv_groups=groups, window_blocks=window_blocks(groups, engine, rule.traits))
 
 
-def _flow(steps: Steps, stages: int) -> StepLoop:
-    """Create the flow of an instance that does not step together with others."""
+def _loop(steps: Steps, stages: int) -> StepLoop:
+    """Create the loop of an instance that does not step together with others."""
     traits = steps.rule.traits
     if traits.radix_tree:
         from blis_tui.engine.sglang.loop import EventLoop

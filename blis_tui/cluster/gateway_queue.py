@@ -25,7 +25,7 @@ class Held:
     """A request in the queue; sorts in dispatch order."""
 
     key: tuple[int, int]
-    passage: RoutedRequest = field(compare=False)
+    routed: RoutedRequest = field(compare=False)
     priority: int = field(compare=False)
     number: int = field(compare=False)
     """Sequence number by arrival."""
@@ -73,7 +73,7 @@ class GatewayQueue:
             for tenant in sorted(flows):
                 yield from flows[tenant]
 
-    def offer(self, passage: RoutedRequest, priority: int, now: int) -> tuple[Held | None, Held | None]:
+    def offer(self, routed: RoutedRequest, priority: int, now: int) -> tuple[Held | None, Held | None]:
         """Add a request; return its entry (None = rejected), and the request evicted for it."""
         settings = self._settings
         band = self._band(priority)
@@ -86,8 +86,8 @@ class GatewayQueue:
                 return None, None
             self.remove(victim)
         self._number += 1
-        held = Held(self._key(passage, priority, now), passage, priority, self._number, now)
-        insort(band.flows.setdefault(passage.incoming.tenant_id, []), held)
+        held = Held(self._key(routed, priority, now), routed, priority, self._number, now)
+        insort(band.flows.setdefault(routed.incoming.tenant_id, []), held)
         self._count += 1
         return held, victim
 
@@ -128,7 +128,7 @@ class GatewayQueue:
         """Remove a request."""
         held.gone = True
         band = self._bands[held.priority if self._settings.bands else 0]
-        tenant = held.passage.incoming.tenant_id
+        tenant = held.routed.incoming.tenant_id
         flow = band.flows[tenant]
         flow.remove(held)
         if not flow:
@@ -140,19 +140,19 @@ class GatewayQueue:
         """Return everything as plain values (for digests)."""
         return (
             self._number,
-            tuple((one.key, one.passage.request.index, one.priority, one.since_us) for one in self.held()),
+            tuple((one.key, one.routed.request.index, one.priority, one.since_us) for one in self.held()),
             tuple((key, band.served, tuple(band.credit.items())) for key, band in sorted(self._bands.items())),
         )
 
     def _band(self, priority: int) -> Band:
         return self._bands.setdefault(priority if self._settings.bands else 0, Band())
 
-    def _key(self, passage: RoutedRequest, priority: int, now: int) -> tuple[int, int]:
+    def _key(self, routed: RoutedRequest, priority: int, now: int) -> tuple[int, int]:
         order = self._settings.order
         if order == "priority":
             return (-priority, self._number)
         if order == "slo-deadline":
-            target = self._settings.slo_targets_us.get(passage.incoming.slo_class)
+            target = self._settings.slo_targets_us.get(routed.incoming.slo_class)
             return (_NEVER if target is None else now + target, self._number)
         return (self._number, 0)
 
@@ -200,4 +200,4 @@ class GatewayQueue:
 
 
 def _cost(held: Held) -> int:
-    return held.passage.incoming.input_tokens
+    return held.routed.incoming.input_tokens

@@ -134,10 +134,10 @@ class InstanceRegistry(Picklable):
 
     # ---- requests that come and go ----
 
-    def commit(self, passage: RoutedRequest, index: int) -> None:
+    def commit(self, routed: RoutedRequest, index: int) -> None:
         """Count a request as in flight on an instance from now on."""
-        request, instance = passage.request, self.instances[index]
-        request.instance = passage.instance_index = index
+        request, instance = routed.request, self.instances[index]
+        request.instance = routed.instance_index = index
         instance.routed += 1
         instance.seen.in_flight += 1
         if self.watched:

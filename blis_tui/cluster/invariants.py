@@ -219,7 +219,7 @@ def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
         batch = instance.batch
         waits = awaits_blocks(batch) or batch.awaits_adapter() or batch.awaits_transfers()
-        if instance.flow.has_work and not instance.flow.step_pending and not waits:
+        if instance.loop.has_work and not instance.loop.step_pending and not waits:
             return f"instance {instance.index} has work and no step is pending"
     return ""
 
@@ -322,8 +322,8 @@ def _exclusivity(cluster: Cluster) -> str:
 def _transfer_conservation(cluster: Cluster) -> str:
     dispatcher = cluster.dispatcher
     link, under_way = dispatcher.link, 0
-    for passage in dispatcher.passages.values():
-        way = handover_of(passage.request)
+    for routed in dispatcher.split_requests.values():
+        way = handover_of(routed.request)
         under_way += way.transfer_start_us >= 0 and way.transfer_us < 0
     if under_way != link.active:
         return f"{link.active} transfers are counted as under way, {under_way} are"
@@ -384,9 +384,9 @@ def _granularity(cluster: Cluster) -> str:
         if request.index in seen:
             return f"request {request.request_id} is in two places"
         seen[request.index] = None
-    for index, passage in cluster.dispatcher.passages.items():
-        if passage.request.index != index:
-            return f"request {passage.request.request_id} is kept as number {index}"
+    for index, routed in cluster.dispatcher.split_requests.items():
+        if routed.request.index != index:
+            return f"request {routed.request.request_id} is kept as number {index}"
     return ""
 
 

@@ -38,7 +38,7 @@ def run_observed(cluster: LoopState, last: int, limit: int) -> None:
             break
         observers.event = pipeline.events + 1
         if type(event) is Step:  # the usual case
-            upcoming = event.flow.step(time)
+            upcoming = event.loop.step(time)
             if upcoming >= 0:
                 # The Step event is still the first: a step schedules only later events.
                 heapreplace(steps, (upcoming, order, 0, event))
@@ -78,11 +78,11 @@ def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) ->
     more events than asked for. The resulting state is one that event-by-event processing also reaches.
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
-        step.flow.next_us = step.flow.due_us = time
+        step.loop.next_us = step.loop.due_us = time
     registry = cluster.pipeline.registry
     if not exact and not registry.watched:
         for instance in registry.instances:
-            instance.flow.defer_departures()
+            instance.loop.defer_departures()
     bound = _run(cluster, last, limit + 1, exact=exact)
     if not exact:
         _catch_up(cluster.pipeline, bound)
@@ -100,8 +100,8 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
             bar = heap[0][0] if heap and heap[0][0] < bound else bound
             if steps and ((time := steps[0][0]) < bar or (time == bar < bound and steps[0][1] <= heap[0][1])):
                 _, order, _, step = steps[0]
-                event, flow = step, step.flow
-                if time != flow.due_us and not exact:  # an outdated entry: the step was due earlier
+                event, loop = step, step.loop
+                if time != loop.due_us and not exact:  # an outdated entry: the step was due earlier
                     heappop(steps)
                     continue
                 if (pending := len(steps)) > 1:  # this step is the next event, or the one after it
@@ -110,9 +110,9 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                     if pending > 2 and steps[2][0] < bar:
                         bar = steps[2][0]
                 if exact:
-                    count, latest, upcoming = flow.advance(time, bar, last - events)
+                    count, latest, upcoming = loop.advance(time, bar, last - events)
                 else:
-                    count, latest, upcoming = flow.advance_deferring(time, bar, last - events)
+                    count, latest, upcoming = loop.advance_deferring(time, bar, last - events)
                 if upcoming >= 0:  # it is still the first: a step schedules only later events
                     heapreplace(steps, (upcoming, order, 0, step))
                 else:
@@ -127,7 +127,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 time, order, seq, event = heappop(heap)
                 pipeline.events = events
                 if type(event) is RoutedRequest:
-                    if (time := _advance_passage(cluster, event, (time, seq), last, bound)) < 0:
+                    if (time := _advance_request(cluster, event, (time, seq), last, bound)) < 0:
                         continue
                 elif not _process_event(pipeline, event, order, time):
                     continue
@@ -155,21 +155,21 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
 def _catch_up(pipeline: Pipeline, bar: int) -> None:
     """Run all deferred steps that start before ``bar``, and make each instance's next step pending."""
     registry, steps = pipeline.registry, pipeline.queue.steps
-    pending = {step.instance_index: step for time, _, _, step in steps if time == step.flow.due_us}
+    pending = {step.instance_index: step for time, _, _, step in steps if time == step.loop.due_us}
     for index, step in pending.items():
-        flow = step.flow
-        flow.catch_up(bar)
-        flow.due_us = flow.next_us
+        loop = step.loop
+        loop.catch_up(bar)
+        loop.due_us = loop.next_us
         if registry.watched:
             registry.board.touched[index] = None
-    steps[:] = [(step.flow.due_us, step.flow.order, 0, step) for step in pending.values()]
+    steps[:] = [(step.loop.due_us, step.loop.order, 0, step) for step in pending.values()]
     heapify(steps)
     for instance in registry.instances:
-        flow, own = instance.flow, instance.steps
+        loop, own = instance.loop, instance.steps
         own.schedule_departures(bar, 0)
-        pipeline.events += flow.late + own.departed
-        pipeline.now = max(pipeline.now, flow.late_us, own.departed_us)
-        flow.late = own.departed = 0
+        pipeline.events += loop.late + own.departed
+        pipeline.now = max(pipeline.now, loop.late_us, own.departed_us)
+        loop.late = own.departed = 0
         own.departing = None
 
 
@@ -187,19 +187,19 @@ def _end_busy_period(pipeline: Pipeline, latest: int) -> None:
     pipeline.registry.instances[step.instance_index].steps.schedule_departures(latest, order)
 
 
-def _settle(pipeline: Pipeline, flow: StepLoop, order: int, time: int) -> None:
+def _settle(pipeline: Pipeline, loop: StepLoop, order: int, time: int) -> None:
     """Before an event on an instance, run its deferred steps up to then and make the next one pending."""
-    flow.catch_up(time if order < flow.order else time + 1)
-    if flow.next_us < flow.due_us:
-        flow.due_us = flow.next_us
-        steps, entry = pipeline.queue.steps, (flow.next_us, flow.order, 0, flow.event)
-        if steps[0][3] is flow.event:
+    loop.catch_up(time if order < loop.order else time + 1)
+    if loop.next_us < loop.due_us:
+        loop.due_us = loop.next_us
+        steps, entry = pipeline.queue.steps, (loop.next_us, loop.order, 0, loop.event)
+        if steps[0][3] is loop.event:
             heapreplace(steps, entry)
         else:
             heappush(steps, entry)
 
 
-def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int, int], last: int, bound: int) -> int:
+def _advance_request(cluster: LoopState, routed: RoutedRequest, due: tuple[int, int], last: int, bound: int) -> int:
     """Move a request through all stages between which nothing else happens; return the time of the last one.
 
     Followers have been told about all of these stages but the last. A stage that puts itself off has not happened; the
@@ -211,22 +211,22 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int,
     events, latest = pipeline.events, -1
     time, seq = due
     while True:
-        index = passage.instance_index
+        index = routed.instance_index
         if index is not None:
-            flow = registry.instances[index].flow
+            loop = registry.instances[index].loop
             # Where requests wait for a place, one more changes nothing for plain decodes.
-            if flow.next_us < flow.due_us and not (passage.kind == QUEUED and flow.batch.waiting.items):
-                _settle(pipeline, flow, passage.order, time)
-        upcoming = passage.handler(passage, time)
+            if loop.next_us < loop.due_us and not (routed.kind == QUEUED and loop.batch.waiting.items):
+                _settle(pipeline, loop, routed.order, time)
+        upcoming = routed.handler(routed, time)
         if upcoming < NO_NEXT_STAGE:
-            heappush(heap, (put_off(upcoming), passage.order, seq, passage))
+            heappush(heap, (put_off(upcoming), routed.order, seq, routed))
             break
         events += 1
         latest = time
         if upcoming < 0:
             break
         queue.seq += 1
-        seq, order = queue.seq, passage.order
+        seq, order = queue.seq, routed.order
         if (
             (heap and heap[0][0] <= upcoming and (heap[0][0] < upcoming or heap[0][1] <= order))
             or (steps and steps[0][0] <= upcoming and (steps[0][0] < upcoming or steps[0][1] <= order))
@@ -234,10 +234,10 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int,
             or events >= last
             or cluster.stopping
         ):
-            heappush(heap, (upcoming, order, seq, passage))
+            heappush(heap, (upcoming, order, seq, routed))
             break
         if tells or ended:
-            _tell(pipeline, passage, time)
+            _tell(pipeline, routed, time)
         time = upcoming
         pipeline.events = events
     pipeline.events = events
@@ -245,16 +245,16 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int,
 
 
 def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
-    """Process an event that is neither a step nor a passage of a request; return whether it happened."""
+    """Process an event that is neither a step nor a stage of a request; return whether it happened."""
     if type(event) is RequestCallback:
         event.handler(event.request, time)  # only ends the step of its request
         pipeline.events += 1
         return True
     for instance in pipeline.registry.instances:
-        flow = instance.flow
+        loop = instance.loop
         if event.instance_index in (None, instance.index):
-            if flow.next_us < flow.due_us:
-                _settle(pipeline, flow, order, time)
+            if loop.next_us < loop.due_us:
+                _settle(pipeline, loop, order, time)
             instance.steps.schedule_departures(time, order)
     if not event.fire(time):
         event.drop()

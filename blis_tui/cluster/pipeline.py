@@ -165,8 +165,8 @@ class Arrivals(Picklable):
         if not ahead:
             self._fetch(ahead)
         if ahead:
-            passage = ahead.pop()
-            self._pipeline.queue.push(passage.request.arrival_us, ARRIVAL, passage)
+            routed = ahead.pop()
+            self._pipeline.queue.push(routed.request.arrival_us, ARRIVAL, routed)
         else:
             self._exhausted = True
 
@@ -179,16 +179,16 @@ class Arrivals(Picklable):
     def answer(self, now: int) -> None:
         """Tell clients about ended requests; they may send new ones."""
 
-    def arrive(self, passage: RoutedRequest, now: int) -> int:
+    def arrive(self, routed: RoutedRequest, now: int) -> int:
         """Let a request arrive."""
-        request, pipeline = passage.request, self._pipeline
+        request, pipeline = routed.request, self._pipeline
         pipeline.arrived += 1
         tokens, budget = request.output_tokens, request.max_output_tokens
         pipeline.offered_output_tokens += budget if 0 < budget < tokens else tokens
         self.pull()
-        passage.kind = "admission"
-        passage.handler = self._entrance
-        passage.order = ADMISSION
+        routed.kind = "admission"
+        routed.handler = self._entrance
+        routed.order = ADMISSION
         if pipeline.observers.kinds:
             emit_arrival(pipeline.observers, request, now)
         return now + self._latency_us
@@ -214,18 +214,18 @@ class Admission(Picklable):
         self._pipeline = pipeline
         self._registry = pipeline.registry
 
-    def enter(self, passage: RoutedRequest, now: int) -> int:
+    def enter(self, routed: RoutedRequest, now: int) -> int:
         """Pass a request on, or reject it."""
         pipeline, registry, control = self._pipeline, self._registry, self.control
         if registry.watched and (control.reads_signals or registry.board.ages):
             registry.board.read(now)
         if control.asks:
-            who, reason = control.refusal(passage.incoming, now)
+            who, reason = control.refusal(routed.incoming, now)
             if reason:
-                pipeline.reject(passage.request, who, reason, now)
+                pipeline.reject(routed.request, who, reason, now)
                 return NO_NEXT_STAGE
-        pipeline.observers.tell(Admitted, now, passage.request.request_id, control.name)
-        return self.onward(passage, now)
+        pipeline.observers.tell(Admitted, now, routed.request.request_id, control.name)
+        return self.onward(routed, now)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -241,7 +241,7 @@ class Dispatcher(Picklable):
     Attributes:
         router: as above.
         route_overrides: entries of ``routes`` not used so far, because the instance was never among the candidates.
-        passages: split requests that have not reached their decode instance, by their index.
+        split_requests: split requests that have not reached their decode instance, by their index.
         link: the transfers of KV blocks between the two instances.
         split: number of requests that were split.
         dropped: those of them whose KV blocks did not fit on the decode instance.
@@ -253,7 +253,7 @@ class Dispatcher(Picklable):
     def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
         self.router = router
         self.route_overrides = routes
-        self.passages: dict[int, RoutedRequest] = {}
+        self.split_requests: dict[int, RoutedRequest] = {}
         self.link = Transfers()
         self.split = 0
         self.dropped = 0
@@ -275,58 +275,58 @@ class Dispatcher(Picklable):
 
     # ---- to the router ----
 
-    def dispatch(self, passage: RoutedRequest, now: int) -> int:
+    def dispatch(self, routed: RoutedRequest, now: int) -> int:
         """Send on an admitted request."""
-        passage.kind = "routing"
-        passage.handler = self.route
-        passage.order = ROUTING
+        routed.kind = "routing"
+        routed.handler = self.route
+        routed.order = ROUTING
         return now + self._latency_us
 
     def dispatch_again(self, request: Request, now: int) -> None:
         """Route a request that was on an instance once more."""
-        passage = RoutedRequest(request, self.route)
-        self._pipeline.queue.push(self.dispatch(passage, now), passage.order, passage)
+        routed = RoutedRequest(request, self.route)
+        self._pipeline.queue.push(self.dispatch(routed, now), routed.order, routed)
 
-    def go_on(self, passage: RoutedRequest, now: int) -> None:
+    def go_on(self, routed: RoutedRequest, now: int) -> None:
         """Resume a request that waited for an instance to come up."""
-        passage.kind = "routing"
-        passage.handler = self.route
-        passage.order = ROUTING
-        self._pipeline.queue.push(now, ROUTING, passage)
+        routed.kind = "routing"
+        routed.handler = self.route
+        routed.order = ROUTING
+        self._pipeline.queue.push(now, ROUTING, routed)
 
-    def route(self, passage: RoutedRequest, now: int) -> int:
+    def route(self, routed: RoutedRequest, now: int) -> int:
         """Choose an instance and send the request there."""
-        checked = self._registry.watched or self._varies or passage.request.model
-        if checked and not self._can_route(passage, self.router, now):
+        checked = self._registry.watched or self._varies or routed.request.model
+        if checked and not self._can_route(routed, self.router, now):
             return NO_NEXT_STAGE
-        return self.deliver(passage, self.choose(passage, self.router, now), now)
+        return self.deliver(routed, self.choose(routed, self.router, now), now)
 
-    def _can_route(self, passage: RoutedRequest, router: Router, now: int) -> bool:
+    def _can_route(self, routed: RoutedRequest, router: Router, now: int) -> bool:
         """Whether there is an instance for a request; if not, reject it or let it wait for one to come up."""
         registry = self._registry
         if registry.watched:
             registry.board.read(now)
-        request = passage.request
+        request = routed.request
         if request.model and request.model not in registry.models:
             self._pipeline.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return False
-        return not self._pipeline.lifecycle.park_if_stranded(passage, router, now)
+        return not self._pipeline.lifecycle.park_if_stranded(routed, router, now)
 
-    def choose(self, passage: RoutedRequest, router: Router, now: int) -> int:
+    def choose(self, routed: RoutedRequest, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; return its index."""
         observers = self._pipeline.observers
         if self.regrets is None and not self.route_overrides and not observers.kinds:
-            return router.choose(passage.incoming, now, False)[0]
+            return router.choose(routed.incoming, now, False)[0]
         regrets, told = self.regrets, RoutingDecision in observers.kinds
-        incoming, instances = passage.incoming, self._registry.instances
+        incoming, instances = routed.incoming, self._registry.instances
         weighed = (
             CapturedDecision(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
         )
         index, reason = router.choose(incoming, now)
         if self.route_overrides:
-            index, reason = self._apply_override(passage, router, index, reason)
+            index, reason = self._apply_override(routed, router, index, reason)
         if Routed in observers.kinds:
-            request_id = passage.request.request_id
+            request_id = routed.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         if weighed is not None:
             if told:
@@ -335,29 +335,29 @@ class Dispatcher(Picklable):
                 regrets.add(weighed, index)
         return index
 
-    def _apply_override(self, passage: RoutedRequest, router: Router, index: int, reason: str) -> tuple[int, str]:
+    def _apply_override(self, routed: RoutedRequest, router: Router, index: int, reason: str) -> tuple[int, str]:
         """Return the overriding instance, if it is a candidate, instead of the policy's own choice."""
-        name = passage.request.request_id
+        name = routed.request.request_id
         wanted = self.route_overrides.get(name)
         if wanted is None or wanted.event not in (None, self._pipeline.events + 1):
             return index, reason
         forced = wanted.instance
-        if forced not in router.of(passage.incoming).fleet.members:
+        if forced not in router.of(routed.incoming).fleet.members:
             return index, reason
         del self.route_overrides[name]
         return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
     # ---- to the instance ----
 
-    def deliver(self, passage: RoutedRequest, index: int, now: int) -> int:
+    def deliver(self, routed: RoutedRequest, index: int, now: int) -> int:
         """Send a request to an instance's queue; return when it gets there."""
-        self._registry.commit(passage, index)
+        self._registry.commit(routed, index)
         instance = self._registry.instances[index]
-        passage.kind = QUEUED
-        passage.handler = self._enqueue
-        passage.order = instance.order_queued
+        routed.kind = QUEUED
+        routed.handler = self._enqueue
+        routed.order = instance.order_queued
         self._fronted = self._fronted or instance.front_end is not None
-        return now + instance.intake_us(passage.request, now)
+        return now + instance.intake_us(routed.request, now)
 
     def correct_intake(self) -> None:
         """Give each request in a front end its time, which others may have put off: for those who look."""
@@ -371,8 +371,8 @@ class Dispatcher(Picklable):
                     heap[at] = (end_us, order, seq, event)
         heapify(heap)
 
-    def _enqueue(self, passage: RoutedRequest, now: int) -> int:
-        request = passage.request
+    def _enqueue(self, routed: RoutedRequest, now: int) -> int:
+        request = routed.request
         instance = self._registry.instances[request.instance]
         if (front_end := instance.front_end) is not None:
             if (end_us := instance.intake_end_us(request)) > now:

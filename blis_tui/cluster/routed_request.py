@@ -30,7 +30,7 @@ GATEWAY_EXPIRY: Final = 8
 DISPATCH: Final = 9
 
 QUEUED: Final = "queued"
-"""Kind of a passage whose next stage is an instance's queue."""
+"""Kind of a request whose next stage is an instance's queue."""
 NO_NEXT_STAGE: Final = -1
 """Return value of a stage: the request does not go on by itself."""
 
@@ -47,7 +47,7 @@ class RoutedRequest(Picklable):
     Attributes:
         kind: the next stage.
         request: the request.
-        handler: called at that stage; returns when the passage reaches the following stage, ``NO_NEXT_STAGE``, or
+        handler: called at that stage; returns when the request reaches the following stage, ``NO_NEXT_STAGE``, or
             when this one comes if it is not yet time (``put_off``).
         order: tie-breaker of that stage among simultaneous events.
         instance_index: the chosen instance; None before that.

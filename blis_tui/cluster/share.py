@@ -42,10 +42,10 @@ class ShareDispatcher(Dispatcher):
         super().__init__(experiment, pipeline, router, routes)
         self._share = frozenset(share)
 
-    def deliver(self, passage: RoutedRequest, index: int, now: int) -> int:
+    def deliver(self, routed: RoutedRequest, index: int, now: int) -> int:
         """Send a request to its instance's queue if that is part of the share."""
         if index in self._share:
-            return super().deliver(passage, index, now)
+            return super().deliver(routed, index, now)
         self._pipeline.elsewhere += 1
         return NO_NEXT_STAGE
 

@@ -272,16 +272,16 @@ class SignalBoard(Picklable):
 
     def catch_up(self, index: int) -> None:
         """Let an instance run deferred steps, so that its blocks and cache are current."""
-        self._instances[index].flow.catch_up(self.now_us)
+        self._instances[index].loop.catch_up(self.now_us)
 
     def kv_used(self, index: int) -> int:
         """Number of KV blocks in use on an instance, which can only grow between two touches."""
         if not self.deferring or self._interval_us:
             return self._kv_used[index]
         instance = self._instances[index]
-        flow = instance.flow
-        if flow.next_us < flow.due_us:
-            flow.catch_up(self.now_us)
+        loop = instance.loop
+        if loop.next_us < loop.due_us:
+            loop.catch_up(self.now_us)
         return instance.seen.kv_used
 
     def least_kv_utilization(self, index: int) -> float:

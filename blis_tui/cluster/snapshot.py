@@ -361,7 +361,7 @@ def _gateway(gateway: NoGateway) -> GatewaySnapshot:
                     FlowSnapshot(
                         tenant_id=tenant,
                         waiting=len(flow),
-                        head=flow[0].passage.request.request_id,
+                        head=flow[0].routed.request.request_id,
                         since_us=flow[0].since_us,
                     )
                     for tenant, flow in sorted(band.flows.items())
@@ -370,14 +370,14 @@ def _gateway(gateway: NoGateway) -> GatewaySnapshot:
             for priority, ceiling, band in gateway.bands()
             if band.flows
         ),
-        upcoming="" if upcoming is None else upcoming.passage.request.request_id,
+        upcoming="" if upcoming is None else upcoming.routed.request.request_id,
         saturation=gateway.saturation(),
         rule=gateway.rule,
     )
 
 
 def _transfers(dispatcher: Dispatcher) -> Iterator[TransferSnapshot]:
-    moving = [one.request for one in dispatcher.passages.values() if one.kind == "transfer-end"]
+    moving = [one.request for one in dispatcher.split_requests.values() if one.kind == "transfer-end"]
     for request in sorted(moving, key=lambda one: (handover_of(one).transfer_start_us, one.index)):
         handover = handover_of(request)
         yield TransferSnapshot(
@@ -423,7 +423,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
         life=cluster.lifecycle.state_of(instance.index),
         transfers=transfers,
         planned=_planned(instance.batch),
-        pipeline=_pipeline(instance.flow, cluster.now) if isinstance(instance.flow, Stages) else None,
+        pipeline=_pipeline(instance.loop, cluster.now) if isinstance(instance.loop, Stages) else None,
         rank=_rank(cluster, instance) if cluster.pools[instance.index].engine.data_parallel > 1 else None,
     )
 
@@ -460,30 +460,30 @@ def _tree(instance: Instance, window: int | None) -> TreeSnapshot:
 def _rank(cluster: Cluster, instance: Instance) -> RankSnapshot | None:
     from blis_tui.engine.options.ranks import Rank  # noqa: PLC0415
 
-    place, flow = place_of(cluster.pools, instance.index), instance.flow
+    place, loop = place_of(cluster.pools, instance.index), instance.loop
     if place is None:
         return None
     steps = dummies = waited = 0
-    if isinstance(flow, Rank):
-        group = flow.group
+    if isinstance(loop, Rank):
+        group = loop.group
         steps, dummies = group.taken, group.dummies[place.rank]
         waited = instance.tallies.busy_us - group.alone_us[place.rank]
     return RankSnapshot(replica=place.replica, rank=place.rank, steps=steps, dummy_batches=dummies, waited_us=waited)
 
 
-def _pipeline(flow: Stages, now: int) -> PipelineSnapshot:
-    there = {**flow.batch.running, **flow.batch.ending}
+def _pipeline(loop: Stages, now: int) -> PipelineSnapshot:
+    there = {**loop.batch.running, **loop.batch.ending}
     return PipelineSnapshot(
-        stages=len(flow.pipe.free_us),
-        places=flow.places,
-        at_first_stage=flow.batch.traits.pipelines == "stage",
+        stages=len(loop.pipe.free_us),
+        places=loop.places,
+        at_first_stage=loop.batch.traits.pipelines == "stage",
         batches=tuple(
             InFlightBatch(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
-            for one in flow.under_way
+            for one in loop.under_way
             if one.end_us > now
         ),
-        active_us=flow.steps.tallies.active_us,
-        computing_us=flow.steps.tallies.computing_us,
+        active_us=loop.steps.tallies.active_us,
+        computing_us=loop.steps.tallies.computing_us,
     )
 
 

@@ -164,7 +164,7 @@ class NoLifecycle:
         """Whether all remaining requests wait for instances that will never come up."""
         return False
 
-    def park_if_stranded(self, passage: RoutedRequest, router: Router, now: int) -> bool:  # noqa: ARG002
+    def park_if_stranded(self, routed: RoutedRequest, router: Router, now: int) -> bool:  # noqa: ARG002
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         return False
 

@@ -219,7 +219,7 @@ def _state(cluster: Cluster) -> list[object]:
         batch = instance.batch
         cohort = batch.cohort
         state += [
-            (instance.routed, instance.seen.in_flight, instance.input_tokens, instance.flow.step_pending),
+            (instance.routed, instance.seen.in_flight, instance.input_tokens, instance.loop.step_pending),
             (instance.seen.present, instance.seen.present_us(cluster.now)),
             instance.tallies.state(),
             instance.policy_state(),

@@ -68,28 +68,28 @@ class Stepper(Picklable):
 class Step(Picklable):
     """The next step of an instance as an event; the main loop runs it directly (``fire`` is the slow path)."""
 
-    __slots__ = ("flow", "instance_index")
+    __slots__ = ("instance_index", "loop")
 
     kind: ClassVar[str] = "step"
     request: ClassVar[None] = None
 
-    def __init__(self, flow: Stepper) -> None:
-        self.flow = flow
-        self.instance_index = flow.index
+    def __init__(self, loop: Stepper) -> None:
+        self.loop = loop
+        self.instance_index = loop.index
 
     @property
     def stale(self) -> bool:
         """Whether the instance has nothing to do."""
-        return not self.flow.has_work
+        return not self.loop.has_work
 
     def fire(self, now: int) -> bool:
         """Run the step."""
-        return self.flow.step(now) != NO_STEP
+        return self.loop.step(now) != NO_STEP
 
     def drop(self) -> None:
         """Mark that no step is pending any more."""
-        self.flow.step_pending = False
-        self.flow.next_us = self.flow.due_us = -1
+        self.loop.step_pending = False
+        self.loop.next_us = self.loop.due_us = -1
 
 
 _PRIORITY_BITS: Final = 4
@@ -266,7 +266,7 @@ class EventQueue(Picklable):
 
     def push_step(self, time_us: int, order: int, step: Step) -> None:
         """Schedule the next step of an instance that has none."""
-        step.flow.next_us = step.flow.due_us = time_us
+        step.loop.next_us = step.loop.due_us = time_us
         heappush(self.steps, (time_us, order, 0, step))
 
     def head(self) -> Entry | None:

@@ -44,7 +44,7 @@ class Instance(Picklable):
         pool: the KV blocks.
         waiting: the queue.
         steps: plans and executes single steps.
-        flow: decides how steps follow one another.
+        loop: decides how steps follow one another.
         tallies: totals over its steps.
         seen: what others can see of the instance and its requests.
         order_queued: tie-breaker of queue arrivals among simultaneous events.
@@ -64,10 +64,10 @@ class Instance(Picklable):
         "_remembering",
         "_roomy_tokens",
         "batch",
-        "flow",
         "front_end",
         "index",
         "input_tokens",
+        "loop",
         "order_queued",
         "pool",
         "routed",
@@ -78,9 +78,9 @@ class Instance(Picklable):
         "waiting",
     )
 
-    def __init__(self, flow: StepLoop, parts: Parts) -> None:
-        self.flow = flow
-        self.steps = steps = flow.steps
+    def __init__(self, loop: StepLoop, parts: Parts) -> None:
+        self.loop = loop
+        self.steps = steps = loop.steps
         self.index: int = steps.index
         self.batch = batch = steps.batch
         self.pool: BlockPool = batch.pool
@@ -106,7 +106,7 @@ class Instance(Picklable):
         restore = None if batch.swapping is None else batch.swapping.restore
         self._remembering = stateful_plugins(batch.waiting, batch.victim, restore, latency)
         if batch.adapters is not None:
-            batch.adapters.wake = flow.want_step
+            batch.adapters.wake = loop.want_step
 
     def watch(self, watch: Watch) -> None:
         """Report from now on to the control plane what happens to requests here."""
@@ -143,7 +143,7 @@ class Instance(Picklable):
     def planned_state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and draft totals, as plain values (for digests)."""
         drafts = self.batch.speculative
-        return (*self.flow.state(), *(() if drafts is None else drafts.tallies.state()))
+        return (*self.loop.state(), *(() if drafts is None else drafts.tallies.state()))
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
         """Call ``look`` in every step from now on, between its first two phases; None stops that."""
@@ -157,7 +157,7 @@ class Instance(Picklable):
         delay = self.steps.latency.queueing_time_us(request)
         if self.front_end is None:
             return delay
-        self.flow.catch_up(now)
+        self.loop.catch_up(now)
         return delay + self.front_end.delay_us(request, self.batch.load, now)
 
     def intake_end_us(self, request: Request) -> int:
@@ -223,7 +223,7 @@ class Instance(Picklable):
     def give_back(self, request: Request, now: int) -> None:
         """Free the blocks, if any, of a request that does not run."""
         give_back(self.batch, request)
-        self.flow.want_step(now)
+        self.loop.want_step(now)
 
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
@@ -238,7 +238,7 @@ class Instance(Picklable):
             timeout = Timeout("timeout", request, self.timeout, self.index)
             self._events.push_timeout(request.deadline_us, self._order_timeout, timeout)
             self.pool.has_deadlines = not self.batch.traits.radix_tree  # SGLang has the results before it looks
-        self.flow.want_step(now)
+        self.loop.want_step(now)
         if Queued in observers.kinds:
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
@@ -251,9 +251,9 @@ class Instance(Picklable):
         if request.index in self.batch.given_up:
             return False
         was_running = request.state is RUNNING
-        if self.flow.keeps_aborted_request(request):
+        if self.loop.keeps_aborted_request(request):
             self._expire(self.batch.give_up(request), now, was_running=was_running)
-            self.flow.note_given_up(request)
+            self.loop.note_given_up(request)
             return True
         self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
@@ -263,11 +263,11 @@ class Instance(Picklable):
         """Take out a waiting or running request."""
         self.seen.note_place_free(now)
         if request.state is RUNNING:
-            self.flow.abort(request, now)
+            self.loop.abort(request, now)
         else:
             self.batch.leave_queue(request)
             self.give_back(request, now)
-        self.flow.on_withdrawn(now)
+        self.loop.on_withdrawn(now)
 
     def forget_given_up(self, now: int) -> None:
         """Take out all requests whose clients have given up, as the instance goes."""
@@ -287,11 +287,11 @@ class Instance(Picklable):
 
     def halt(self) -> int | None:
         """Plan nothing more; see ``StepLoop``."""
-        return self.flow.halt()
+        return self.loop.halt()
 
     def abandon(self) -> None:
         """Stop at once; its requests have been taken out."""
-        self.flow.abandon()
+        self.loop.abandon()
         self.pool.reset()
 
 

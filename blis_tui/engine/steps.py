@@ -113,7 +113,7 @@ class Steps(Picklable):
         free_us: when the latest step ends.
         holds: whether requests that end keep their slot and their blocks until their last step is over.
         plans_on: whether the step after that is also planned for requests whose answer ends early.
-        done: outcome of the latest step if it has subscribers; the flow has yet to report it.
+        done: outcome of the latest step if it has subscribers; the loop has yet to report it.
         departing: what the latest step with completed requests has completed: the end of that step, and for each
             request the number that the event of its departure would have; None = departures are events.
         departed: departures without an event that the simulation's loop has not counted yet.

@@ -51,7 +51,7 @@ def offer(
     queue: GatewayQueue, number: int, slo_class: str = "standard", tenant: str = "", *, tokens: int = 8, now: int = 0
 ) -> tuple[Held | None, Held | None]:
     request = Request(number, str(number), now, tokens, 1, slo_class=slo_class, tenant=tenant)
-    return queue.offer(RoutedRequest(request, lambda passage, now: NO_NEXT_STAGE), SLO_PRIORITIES[slo_class], now)
+    return queue.offer(RoutedRequest(request, lambda routed, now: NO_NEXT_STAGE), SLO_PRIORITIES[slo_class], now)
 
 
 def filled(made: Gateway, asked: Sequence[tuple[str, ...]]) -> GatewayQueue:
@@ -65,7 +65,7 @@ def out(queue: GatewayQueue, saturation: float = 0.0) -> list[int]:
     """Everybody in the order in which they are dispatched."""
     found = []
     while (held := queue.next(saturation)) is not None:
-        found.append(held.passage.request.index)
+        found.append(held.routed.request.index)
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_full_queue_turns_somebody_away(when_full: str, newcomer: str, victim:
     queue = filled(settings(max_depth=3, when_full=when_full), [("critical",), ("standard",), ("standard",)])
     held, gone = offer(queue, 3, newcomer)
     assert (held is None, gone is None) == (victim is None, victim is None)
-    assert gone is None or (gone.passage.request.index, gone.gone) == (victim, True)
+    assert gone is None or (gone.routed.request.index, gone.gone) == (victim, True)
     assert len(queue) == 3
 
 
@@ -106,7 +106,7 @@ def test_of_sheddable_classes_the_least_urgent_goes() -> None:
     queue = filled(settings(max_depth=3, when_full="shed-sheddable"), [("background",), ("sheddable",), ("standard",)])
     _, gone = offer(queue, 3, "batch")
     assert gone is not None
-    assert gone.passage.request.slo_class == "background"
+    assert gone.routed.request.slo_class == "background"
 
 
 def test_a_full_band_is_full_whoever_waits_in_others() -> None:

@@ -190,7 +190,7 @@ def test_steps_are_taken_in_one_go(made: Experiment, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(FastForward, "_decode", counting)
     simulation = Simulation(made)
-    if not isinstance(simulation.cluster.instances[0].flow, FastForward):
+    if not isinstance(simulation.cluster.instances[0].loop, FastForward):
         pytest.skip("its rule plans each step")
     simulation.run()
     if simulation.cluster.instances[0].steps.timed is None:

@@ -240,7 +240,7 @@ def test_nothing_is_lost_between_two_instances(
     assert len(left) == len(cluster.lifecycle.parked)
     assert cluster.closed() + len(left) == count
     assert cluster.dispatcher.link.active == 0
-    assert set(cluster.dispatcher.passages) <= set(cluster.lifecycle.parked)
+    assert set(cluster.dispatcher.split_requests) <= set(cluster.lifecycle.parked)
     assert [one.pool.used for one in cluster.instances] == [0] * len(cluster.instances)
 
 

@@ -79,7 +79,7 @@ def _complete_before_arrival(cluster: Cluster) -> None:
 
 
 def _forget_the_step(cluster: Cluster) -> None:
-    cluster.instances[0].flow.step_pending = False
+    cluster.instances[0].loop.step_pending = False
 
 
 def _peek_at_the_future(cluster: Cluster) -> None:

@@ -202,7 +202,7 @@ class AutoscalerControl(NoAutoscaler):
         parked, gateway = self._lifecycle.parked, self._pipeline.gateway
         if len(self._models) == 1:
             return len(parked) + gateway.waiting
-        return whole_sum([passage.incoming.model in ("", model) for passage in (*parked.values(), *gateway.held())])
+        return whole_sum([routed.incoming.model in ("", model) for routed in (*parked.values(), *gateway.held())])
 
     def _capacity(self, pool: int) -> float:
         engine = self._pools[pool].engine

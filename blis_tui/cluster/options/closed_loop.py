@@ -71,8 +71,8 @@ class SendEvent:
         request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
             return False
-        passage = RoutedRequest(request, self.feedback.arrive)
-        self.feedback.send(passage, self.feedback.arrive(passage, now))
+        routed = RoutedRequest(request, self.feedback.arrive)
+        self.feedback.send(routed, self.feedback.arrive(routed, now))
         self.feedback.tell(request, now)
         return True
 
@@ -120,9 +120,9 @@ class Feedback(Arrivals):
         for time_us in self.clients.pop_due():
             self._pipeline.queue.push(time_us, ARRIVAL, SendEvent(self, time_us))
 
-    def send(self, passage: RoutedRequest, time_us: int) -> None:
+    def send(self, routed: RoutedRequest, time_us: int) -> None:
         """Let an arrived request reach the next stage at ``time_us``."""
-        self._pipeline.queue.push(time_us, passage.order, passage)
+        self._pipeline.queue.push(time_us, routed.order, routed)
 
     def answer(self, now: int) -> None:
         """Tell clients about ended requests; they may send new ones."""

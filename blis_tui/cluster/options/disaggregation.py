@@ -197,74 +197,74 @@ class Splitter(Dispatcher):
         """Return True: requests may be split."""
         return True
 
-    def decide(self, passage: RoutedRequest, now: int, place: int | None = None) -> bool:
+    def decide(self, routed: RoutedRequest, now: int, place: int | None = None) -> bool:
         """Decide whether to split the request; ``place``: that of its decode instance, if already chosen."""
-        request = passage.request
-        split, reason = self._decided(passage, place)
+        request = routed.request
+        split, reason = self._decided(routed, place)
         if not request.declared_tokens:
             split, reason = False, "no answer to decode"
         self._pipeline.observers.tell(Split, now, request.request_id, "split" if split else "whole", reason)
         if split:
             self.split += 1
             request.handover = Handover()
-            self.passages[request.index] = passage
+            self.split_requests[request.index] = routed
         return split
 
-    def _decided(self, passage: RoutedRequest, place: int | None) -> tuple[bool, str]:
+    def _decided(self, routed: RoutedRequest, place: int | None) -> tuple[bool, str]:
         """Return the decider's answer.
 
         Raises:
             SimulationError: it is not a pair of a boolean and a reason.
         """
         split: Callable[..., object] = self._decider.split  # a plug-in may answer anything
-        answer = split(passage.incoming, self.decode.fleet, place)
+        answer = split(routed.incoming, self.decode.fleet, place)
         if isinstance(answer, tuple | list) and len(answer) == _ANSWER_LENGTH:
             whether, why = answer
             if whether in (True, False) and isinstance(why, str):  # accepts NumPy booleans, too
                 return bool(whether), why
         raise SimulationError(
-            f"the decider `{self._decider_name}` answers {answer!r} for {passage.request.request_id}",
+            f"the decider `{self._decider_name}` answers {answer!r} for {routed.request.request_id}",
             help="`split` returns whether the request is split, and a reason",
         )
 
-    def go_on(self, passage: RoutedRequest, now: int) -> None:
+    def go_on(self, routed: RoutedRequest, now: int) -> None:
         """Resume a request that waited for an instance to come up."""
-        if passage.request.handover is None:
-            super().go_on(passage, now)
+        if routed.request.handover is None:
+            super().go_on(routed, now)
         else:
-            self._to_prefill(passage)
-            self._pipeline.queue.push(now, PREFILL_ROUTING, passage)
+            self._to_prefill(routed)
+            self._pipeline.queue.push(now, PREFILL_ROUTING, routed)
 
-    def _notify_decider(self, passage: RoutedRequest) -> None:
+    def _notify_decider(self, routed: RoutedRequest) -> None:
         """Tell the decider about a request that was sent to its prefill or only instance."""
-        self._decider.sent(passage.incoming, self.decode.fleet)
+        self._decider.sent(routed.incoming, self.decode.fleet)
 
-    def _to_prefill(self, passage: RoutedRequest) -> None:
+    def _to_prefill(self, routed: RoutedRequest) -> None:
         """Make the choice of the prefill instance the next stage."""
-        passage.kind = "prefill-routing"
-        passage.handler = self._route_prefill
-        passage.order = PREFILL_ROUTING
+        routed.kind = "prefill-routing"
+        routed.handler = self._route_prefill
+        routed.order = PREFILL_ROUTING
 
-    def _route_prefill(self, passage: RoutedRequest, now: int) -> int:
+    def _route_prefill(self, routed: RoutedRequest, now: int) -> int:
         self._registry.board.read(now)
-        if self._park_prefill_if_stranded(passage, now):
+        if self._park_prefill_if_stranded(routed, now):
             return NO_NEXT_STAGE
-        self._notify_decider(passage)
-        index = self.choose(passage, self.prefill, now)
-        there_us = self.deliver(passage, index, now)
-        self._settle_model(passage, index)
-        handover = handover_of(passage.request)
+        self._notify_decider(routed)
+        index = self.choose(routed, self.prefill, now)
+        there_us = self.deliver(routed, index, now)
+        self._settle_model(routed, index)
+        handover = handover_of(routed.request)
         handover.prefill_instance = index
         return there_us
 
-    def _park_prefill_if_stranded(self, passage: RoutedRequest, now: int) -> bool:
+    def _park_prefill_if_stranded(self, routed: RoutedRequest, now: int) -> bool:
         """Whether the request must wait for an instance before its prefill can begin."""
-        return self._pipeline.lifecycle.park_if_stranded(passage, self.prefill, now)
+        return self._pipeline.lifecycle.park_if_stranded(routed, self.prefill, now)
 
-    def _settle_model(self, passage: RoutedRequest, index: int) -> None:
+    def _settle_model(self, routed: RoutedRequest, index: int) -> None:
         """If instances serve different models, let the first chosen one fix the model of a request that takes any."""
-        if self.decode.by_model and not passage.incoming.model:
-            passage.incoming = passage.incoming._replace(model=self._registry.board.model(index))
+        if self.decode.by_model and not routed.incoming.model:
+            routed.incoming = routed.incoming._replace(model=self._registry.board.model(index))
 
     # ---- transfer ----
 
@@ -272,46 +272,46 @@ class Splitter(Dispatcher):
         """React to requests that left their instances; the prompts of ``prefilled`` are computed."""
         for request in departed:
             if request.state > RequestState.RUNNING:  # dropped or timed out before its transfer
-                self.passages.pop(request.index, None)
+                self.split_requests.pop(request.index, None)
         for request in prefilled:
             self._prefilled(request, now)
 
     def _prefilled(self, request: Request, now: int) -> None:
         """Start to move a computed prompt's KV blocks to the decode instance."""
-        passage = self.passages[request.index]
-        passage.kind = "transfer-start"
-        passage.handler = self._start
-        passage.order = TRANSFER_START
-        passage.instance_index = None
-        self._pipeline.queue.push(now, TRANSFER_START, passage)
+        routed = self.split_requests[request.index]
+        routed.kind = "transfer-start"
+        routed.handler = self._start
+        routed.order = TRANSFER_START
+        routed.instance_index = None
+        self._pipeline.queue.push(now, TRANSFER_START, routed)
 
-    def _start(self, passage: RoutedRequest, now: int) -> int:
-        request = passage.request
+    def _start(self, routed: RoutedRequest, now: int) -> int:
+        request = routed.request
         handover = handover_of(request)
         if self._void.pop(request.index, 0) is None:
-            self._give_up(passage, handover.prefill_instance, "its prefill instance has gone", now)
+            self._give_up(routed, handover.prefill_instance, "its prefill instance has gone", now)
             return NO_NEXT_STAGE
-        if not self._can_use_decode_instance(passage, now):
+        if not self._can_use_decode_instance(routed, now):
             return NO_NEXT_STAGE
         handover.transfer_start_us = now
         index = handover.decode_instance
         if index >= 0 and (excess := self._reserve(request, index, now)) is not None:
-            self._fail(passage, excess, now)
+            self._fail(routed, excess, now)
             return NO_NEXT_STAGE
         pipeline, size = self._pipeline, self.bytes_of(request)
         flows = self.link.active + 1
         pipeline.observers.tell(TransferStarted, now, request.request_id, handover.prefill_instance, index, size, flows)
-        passage.kind = "transfer-end"
+        routed.kind = "transfer-end"
         duration = self._link.start(request.index, size, now, self._overlapped_step(handover))
         if duration is None:
             self._plan_end(now)
         else:
-            is_off, finish = partial(self._is_broken_off, passage), partial(self.end, passage)
+            is_off, finish = partial(self._is_broken_off, routed), partial(self.end, routed)
             end = Revocable("transfer-end", is_off, finish, request=request)
             pipeline.queue.push(now + duration, TRANSFER_END, end)
         return NO_NEXT_STAGE
 
-    def _can_use_decode_instance(self, passage: RoutedRequest, now: int) -> bool:  # noqa: ARG002
+    def _can_use_decode_instance(self, routed: RoutedRequest, now: int) -> bool:  # noqa: ARG002
         """Whether a chosen decode instance can still be used; otherwise another one is chosen, if there is any."""
         return True
 
@@ -347,17 +347,17 @@ class Splitter(Dispatcher):
         found = self._link.next_end(now)
         if found is None:
             return False
-        self.end(self.passages[found[0]], now)
+        self.end(self.split_requests[found[0]], now)
         self._plan_end(now)
         return True
 
-    def _is_broken_off(self, passage: RoutedRequest) -> bool:
+    def _is_broken_off(self, routed: RoutedRequest) -> bool:
         """Whether the transfer of a request was broken off."""
-        return self.passages.get(passage.request.index) is not passage
+        return self.split_requests.get(routed.request.index) is not routed
 
-    def end(self, passage: RoutedRequest, now: int) -> None:
+    def end(self, routed: RoutedRequest, now: int) -> None:
         """Finish a transfer: the prompt's KV blocks have arrived."""
-        request = passage.request
+        request = routed.request
         handover = handover_of(request)
         self._link.end(request.index, now)
         self.arrived += 1
@@ -365,47 +365,47 @@ class Splitter(Dispatcher):
         pipeline, observers = self._pipeline, self._pipeline.observers
         observers.tell(TransferFinished, now, request.request_id, handover.transfer_us)
         if handover.decode_instance >= 0:
-            self._enqueue_for_decode(passage, now)
+            self._enqueue_for_decode(routed, now)
         else:
-            passage.kind = "decode-routing"
-            passage.handler = self._route_decode
-            passage.order = DECODE_ROUTING
-            pipeline.queue.push(now, DECODE_ROUTING, passage)
+            routed.kind = "decode-routing"
+            routed.handler = self._route_decode
+            routed.order = DECODE_ROUTING
+            pipeline.queue.push(now, DECODE_ROUTING, routed)
         pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
-    def _route_decode(self, passage: RoutedRequest, now: int) -> int:
+    def _route_decode(self, routed: RoutedRequest, now: int) -> int:
         self._registry.board.read(now)
-        handover = handover_of(passage.request)
-        if not self.decode.of(passage.incoming).fleet.members:
-            self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
+        handover = handover_of(routed.request)
+        if not self.decode.of(routed.incoming).fleet.members:
+            self._pipeline.lifecycle.handle_broken_handover(routed.request, handover.prefill_instance, now, down=False)
             return NO_NEXT_STAGE
-        index = self.choose(passage, self.decode, now)
+        index = self.choose(routed, self.decode, now)
         handover.decode_instance = index
-        if (excess := self._reserve(passage.request, index, now)) is not None:
-            self._fail(passage, excess, now)
+        if (excess := self._reserve(routed.request, index, now)) is not None:
+            self._fail(routed, excess, now)
         else:
-            self._enqueue_for_decode(passage, now)
+            self._enqueue_for_decode(routed, now)
         return NO_NEXT_STAGE
 
     # ---- instances that go down ----
 
     def break_off(self, index: int, now: int) -> None:
         """Break off all transfers to or from an instance that is gone with its KV cache."""
-        for passage in [*self.passages.values()]:
-            request = passage.request
+        for routed in [*self.split_requests.values()]:
+            request = routed.request
             handover = handover_of(request)
             ends = (handover.prefill_instance, handover.decode_instance)
             if index not in ends or not handover.prefilled or handover.transfer_us >= 0:
                 continue
             if handover.transfer_start_us >= 0:
                 what = "prefill" if index == ends[0] else "decode"
-                self._give_up(passage, index, f"its {what} instance has gone", now)
+                self._give_up(routed, index, f"its {what} instance has gone", now)
             elif index == ends[0]:
                 self._void[request.index] = None
 
-    def _give_up(self, passage: RoutedRequest, index: int, reason: str, now: int) -> None:
+    def _give_up(self, routed: RoutedRequest, index: int, reason: str, now: int) -> None:
         """Give up the transfer of a prompt's KV blocks because an instance is gone."""
-        request = passage.request
+        request = routed.request
         handover = handover_of(request)
         self._pipeline.observers.tell(TransferBrokenOff, now, request.request_id, index, reason)
         if handover.transfer_start_us >= 0:
@@ -423,7 +423,7 @@ class Splitter(Dispatcher):
 
     def forget(self, request: Request, now: int) -> None:
         """Forget a split request that starts over, or ended between its instances."""
-        if self.passages.pop(request.index, None) is None:
+        if self.split_requests.pop(request.index, None) is None:
             return
         handover = handover_of(request)
         if handover.prefilled:
@@ -438,7 +438,7 @@ class Splitter(Dispatcher):
 
     def is_transferring(self, index: int) -> bool:
         """Whether KV blocks are being transferred from or to an instance, or soon will be."""
-        ways = [handover_of(one.request) for one in self.passages.values()]
+        ways = [handover_of(one.request) for one in self.split_requests.values()]
         return any(
             way.prefilled and way.transfer_us < 0 and index in (way.prefill_instance, way.decode_instance)
             for way in ways
@@ -450,11 +450,11 @@ class Splitter(Dispatcher):
         self._registry.board.touched[index] = None
         return self._registry.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
-    def _enqueue_for_decode(self, passage: RoutedRequest, now: int) -> None:
-        request = passage.request
-        del self.passages[request.index]
+    def _enqueue_for_decode(self, routed: RoutedRequest, now: int) -> None:
+        request = routed.request
+        del self.split_requests[request.index]
         handover = handover_of(request)
-        self._registry.commit(passage, handover.decode_instance)
+        self._registry.commit(routed, handover.decode_instance)
         self._away_us += now - request.first_token_us
         if request.first_token_us > now:
             self._early_us = [end for end in self._early_us if end > now]
@@ -462,12 +462,12 @@ class Splitter(Dispatcher):
         if self._pipeline.lifecycle.may_enqueue(request, now):
             self._registry.instances[handover.decode_instance].adopt(request, now)
 
-    def _fail(self, passage: RoutedRequest, excess: Excess, now: int) -> None:
-        request = passage.request
+    def _fail(self, routed: RoutedRequest, excess: Excess, now: int) -> None:
+        request = routed.request
         self.dropped += 1
-        del self.passages[request.index]
+        del self.split_requests[request.index]
         handover = handover_of(request)
-        self._registry.commit(passage, handover.decode_instance)
+        self._registry.commit(routed, handover.decode_instance)
         self._registry.instances[handover.decode_instance].drop_unservable(request, excess, now)
         self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
@@ -479,12 +479,12 @@ class Splitter(Dispatcher):
 
     def transferring(self) -> list[Request]:
         """Return requests whose prompt is computed and that have not reached their decode instance."""
-        found = [one.request for one in self.passages.values()]
+        found = [one.request for one in self.split_requests.values()]
         return [request for request in found if request.handover is not None and request.handover.prefilled]
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
-        ways = tuple((index, one.kind) for index, one in sorted(self.passages.items()))
+        ways = tuple((index, one.kind) for index, one in sorted(self.split_requests.items()))
         counts = (self.split, self.dropped, self.broken_off, tuple(self._void))
         return (self.prefill.state(), self.decode.state(), self._decider.state(), self._link.state(), ways, counts)
 
@@ -492,65 +492,65 @@ class Splitter(Dispatcher):
 class PrefillFirst(Splitter):
     """Decides at dispatch; chooses the decode instance when the KV blocks have arrived."""
 
-    def dispatch(self, passage: RoutedRequest, now: int) -> int:
+    def dispatch(self, routed: RoutedRequest, now: int) -> int:
         """Send on an admitted request."""
-        model = passage.request.model
-        if (not model or model in self._registry.models) and self.decide(passage, now):
-            self._to_prefill(passage)
+        model = routed.request.model
+        if (not model or model in self._registry.models) and self.decide(routed, now):
+            self._to_prefill(routed)
             return now + self._latency_us
-        return super().dispatch(passage, now)
+        return super().dispatch(routed, now)
 
-    def route(self, passage: RoutedRequest, now: int) -> int:
+    def route(self, routed: RoutedRequest, now: int) -> int:
         """Choose the instance of a request that is not split."""
-        if not self._can_route(passage, self.router, now):
+        if not self._can_route(routed, self.router, now):
             return NO_NEXT_STAGE
-        self._notify_decider(passage)
-        return self.deliver(passage, self.choose(passage, self.router, now), now)
+        self._notify_decider(routed)
+        return self.deliver(routed, self.choose(routed, self.router, now), now)
 
-    def _park_prefill_if_stranded(self, passage: RoutedRequest, now: int) -> bool:
+    def _park_prefill_if_stranded(self, routed: RoutedRequest, now: int) -> bool:
         # The prefilled request will need a decode instance, of the same model.
-        self._avoid_models_without_decode(passage)
-        return super()._park_prefill_if_stranded(passage, now) or self._pipeline.lifecycle.park_if_stranded(
-            passage, self.decode, now
+        self._avoid_models_without_decode(routed)
+        return super()._park_prefill_if_stranded(routed, now) or self._pipeline.lifecycle.park_if_stranded(
+            routed, self.decode, now
         )
 
-    def _avoid_models_without_decode(self, passage: RoutedRequest) -> None:
+    def _avoid_models_without_decode(self, routed: RoutedRequest) -> None:
         """Fix the model of a request that takes any, if some that could prefill it now could not decode it."""
-        if passage.incoming.model or not self.decode.by_model:
+        if routed.incoming.model or not self.decode.by_model:
             return
         models = dict.fromkeys(self._registry.board.model(index) for index in self.prefill.fleet.members)
         able = [model for model in models if self.decode.by_model[model].fleet.members]
         if len(able) < len(models):
-            passage.incoming = passage.incoming._replace(model=[*able, *models][0])
+            routed.incoming = routed.incoming._replace(model=[*able, *models][0])
 
 
 class DecodeFirst(Splitter):
     """Chooses the decode instance first and then decides; KV blocks are reserved when the transfer starts."""
 
-    def route(self, passage: RoutedRequest, now: int) -> int:
+    def route(self, routed: RoutedRequest, now: int) -> int:
         """Choose the decode instance, then decide whether the prompt is computed elsewhere."""
-        if not self._can_route(passage, self.decode, now):
+        if not self._can_route(routed, self.decode, now):
             return NO_NEXT_STAGE
-        index = self.choose(passage, self.decode, now)
-        self._settle_model(passage, index)
-        if self.decide(passage, now, self.decode.fleet.place(index)):
-            handover = handover_of(passage.request)
+        index = self.choose(routed, self.decode, now)
+        self._settle_model(routed, index)
+        if self.decide(routed, now, self.decode.fleet.place(index)):
+            handover = handover_of(routed.request)
             handover.decode_instance = index
-            self._to_prefill(passage)
+            self._to_prefill(routed)
             return now
-        self._notify_decider(passage)
-        return self.deliver(passage, index, now)
+        self._notify_decider(routed)
+        return self.deliver(routed, index, now)
 
-    def _can_use_decode_instance(self, passage: RoutedRequest, now: int) -> bool:
-        handover = handover_of(passage.request)
-        members = self.decode.of(passage.incoming).fleet.members
+    def _can_use_decode_instance(self, routed: RoutedRequest, now: int) -> bool:
+        handover = handover_of(routed.request)
+        members = self.decode.of(routed.incoming).fleet.members
         if handover.decode_instance in members:
             return True
         if not members:
-            self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
+            self._pipeline.lifecycle.handle_broken_handover(routed.request, handover.prefill_instance, now, down=False)
             return False
         self._registry.board.read(now)
-        handover.decode_instance = self.choose(passage, self.decode, now)
+        handover.decode_instance = self.choose(routed, self.decode, now)
         return True
 
 

@@ -73,7 +73,7 @@ class GatewayControl(NoGateway):
 
     def held(self) -> list[RoutedRequest]:
         """Return the held requests, found one by one."""
-        return [one.passage for one in self.queue.held()]
+        return [one.routed for one in self.queue.held()]
 
     def bands(self) -> Iterator[tuple[int, float, queue.Band]]:
         """Iterate over the bands, most urgent first: priority, saturation up to which it is served, requests."""
@@ -90,24 +90,24 @@ class GatewayControl(NoGateway):
 
     # ---- events ----
 
-    def enter(self, passage: RoutedRequest, now: int) -> int:
+    def enter(self, routed: RoutedRequest, now: int) -> int:
         """Take in an admitted request."""
         pipeline = self._pipeline
-        priority = pipeline.admission.control.priority(passage.incoming)
-        held, victim = self.queue.offer(passage, priority, now)
+        priority = pipeline.admission.control.priority(routed.incoming)
+        held, victim = self.queue.offer(routed, priority, now)
         if victim is not None:
-            reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
-            pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
+            reason = f"displaced by {routed.request.request_id} after {now - victim.since_us} us in the queue"
+            pipeline.reject(victim.routed.request, GATEWAY, reason, now, DISPLACED)
         if held is None:
             full = f"the band of priority {priority}" if self.queue.band_is_full(priority) else "the queue"
-            pipeline.reject(passage.request, GATEWAY, f"{full} is full", now, FULL)
+            pipeline.reject(routed.request, GATEWAY, f"{full} is full", now, FULL)
             return NO_NEXT_STAGE
         self.peak_depth = max(self.peak_depth, len(self.queue))
-        passage.kind = "held"
-        pipeline.observers.tell(Held, now, passage.request.request_id, priority, len(self.queue))
+        routed.kind = "held"
+        pipeline.observers.tell(Held, now, routed.request.request_id, priority, len(self.queue))
         if self._settings.request_ttl_us:
             is_off, expire = partial(self._has_left, held), partial(self.expire, held)
-            end = Revocable("gateway-expiry", is_off, expire, request=passage.request)
+            end = Revocable("gateway-expiry", is_off, expire, request=routed.request)
             pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, end)
         self._dispatch(now)
         self._schedule_tick(now)
@@ -136,7 +136,7 @@ class GatewayControl(NoGateway):
         """Reject a request that has been in the queue for too long."""
         self.queue.remove(held)
         waited = now - held.since_us
-        self._pipeline.reject(held.passage.request, GATEWAY, f"expired after {waited} us in the queue", now, EXPIRED)
+        self._pipeline.reject(held.routed.request, GATEWAY, f"expired after {waited} us in the queue", now, EXPIRED)
 
     def _dispatch(self, now: int) -> bool:
         """Dispatch the next request unless the instances are too busy; return whether one was sent."""
@@ -148,13 +148,13 @@ class GatewayControl(NoGateway):
         held = queue.next(saturation)
         if held is None:
             return False
-        request = held.passage.request
+        request = held.routed.request
         request.gateway_us = now - held.since_us
         self.dispatched += 1
         facts = (request.gateway_us, len(queue), _ppm(saturation))
         pipeline.observers.tell(Dispatched, now, request.request_id, *facts)
-        passage = held.passage
-        pipeline.queue.push(pipeline.dispatcher.dispatch(passage, now), passage.order, passage)
+        routed = held.routed
+        pipeline.queue.push(pipeline.dispatcher.dispatch(routed, now), routed.order, routed)
         return True
 
     def _schedule_tick(self, now: int) -> None:
@@ -222,12 +222,12 @@ class IdleOnly(NoDeferral):
         self._latency_us = experiment.cluster.admission_latency_us
         self._onward = onward
 
-    def enter(self, passage: RoutedRequest, now: int) -> int:
+    def enter(self, routed: RoutedRequest, now: int) -> int:
         """Pass a request on, or defer it."""
-        request, in_flight = passage.request, self._registry.in_flight
+        request, in_flight = routed.request, self._registry.in_flight
         if not in_flight or request.slo_class not in _DEFERRABLE:
-            return self._onward(passage, now)
-        self.waiting.append(passage)
+            return self._onward(routed, now)
+        self.waiting.append(routed)
         self.deferrals += 1
         self._pipeline.observers.tell(Deferred, now, request.request_id, in_flight)
         return NO_NEXT_STAGE
@@ -237,7 +237,7 @@ class IdleOnly(NoDeferral):
         if not self.waiting or self._registry.in_flight:
             return
         pipeline, observers = self._pipeline, self._pipeline.observers
-        for passage in self.waiting:
-            observers.tell(Resumed, now, passage.request.request_id)
-            pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
+        for routed in self.waiting:
+            observers.tell(Resumed, now, routed.request.request_id)
+            pipeline.queue.push(now + self._latency_us, ADMISSION, routed)
         self.waiting.clear()

@@ -297,8 +297,8 @@ class LifecycleControl(NoLifecycle):
         pipeline = self._pipeline
         parked, self.parked = self.parked, {}
         self._wanted.clear()
-        for passage in parked.values():
-            pipeline.dispatcher.go_on(passage, now)
+        for routed in parked.values():
+            pipeline.dispatcher.go_on(routed, now)
         pipeline.gateway.wake(self._registry.instances[index].batch.limits.max_num_seqs, now)
 
     # ---- end ----
@@ -457,29 +457,29 @@ class LifecycleControl(NoLifecycle):
         """Whether the autoscaler may add an instance to a pool, or make room for one."""
         return scaler.may_add(pool) or bool(self.of_pool(pool, STARTING))
 
-    def park_if_stranded(self, passage: RoutedRequest, router: Router, now: int) -> bool:
+    def park_if_stranded(self, routed: RoutedRequest, router: Router, now: int) -> bool:
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
-        if router.of(passage.incoming).fleet.members:
+        if router.of(routed.incoming).fleet.members:
             return False
         roles = next(roles for fleet, roles in self._registry.fleets if fleet is router.fleet)
-        self._park(passage, roles, now)
+        self._park(routed, roles, now)
         return True
 
-    def _park(self, passage: RoutedRequest, roles: frozenset[str], now: int) -> None:
+    def _park(self, routed: RoutedRequest, roles: frozenset[str], now: int) -> None:
         """Park a request until there is an instance of these roles for it."""
-        passage.kind = "stranded"
-        pipeline, request = self._pipeline, passage.request
-        self._wanted[request.index] = (roles, passage.incoming.model)
-        self.parked[request.index] = passage
+        routed.kind = "stranded"
+        pipeline, request = self._pipeline, routed.request
+        self._wanted[request.index] = (roles, routed.incoming.model)
+        self.parked[request.index] = routed
         pipeline.observers.tell(Stranded, now, request.request_id, len(self.parked))
         if request.deadline_us > 0:
-            is_off, expire = partial(self._has_left, passage), partial(self.expire, request)
+            is_off, expire = partial(self._has_left, routed), partial(self.expire, request)
             deadline = Revocable("stranded-timeout", is_off, expire, request=request)
             pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, deadline)
 
-    def _has_left(self, passage: RoutedRequest) -> bool:
+    def _has_left(self, routed: RoutedRequest) -> bool:
         """Whether a request no longer waits for an instance."""
-        return self.parked.get(passage.request.index) is not passage
+        return self.parked.get(routed.request.index) is not routed
 
     def expire(self, request: Request, now: int) -> None:
         """Reject a request whose deadline has come while it waits for an instance."""

@@ -43,33 +43,33 @@ _NOTHING: Final = InFlightBatch(0, (), ())
 class FirstStageFree(Picklable):
     """The event that the first stage is free and another batch may enter; it does nothing if none can be formed."""
 
-    __slots__ = ("_flow", "instance_index", "time_us")
+    __slots__ = ("_loop", "instance_index", "time_us")
 
     kind: ClassVar[str] = "step"
     request: ClassVar[None] = None
 
-    def __init__(self, flow: Stages, time_us: int) -> None:
-        self._flow = flow
-        self.instance_index = flow.index
+    def __init__(self, loop: Stages, time_us: int) -> None:
+        self._loop = loop
+        self.instance_index = loop.index
         self.time_us = time_us
 
     @property
     def stale(self) -> bool:
         """Whether an earlier pass replaced it, or no request is left."""
-        return self._flow.upcoming is not self or not self._flow.has_work
+        return self._loop.upcoming is not self or not self._loop.has_work
 
     def fire(self, now: int) -> bool:
         """Form a batch."""
         if self.stale:
             return False
         self.drop()
-        return self._flow.step(now) != NO_STEP
+        return self._loop.step(now) != NO_STEP
 
     def drop(self) -> None:
         """Mark it as no longer pending."""
-        if self._flow.upcoming is self:
-            self._flow.upcoming = None
-            self._flow.step_pending = False
+        if self._loop.upcoming is self:
+            self._loop.upcoming = None
+            self._loop.step_pending = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

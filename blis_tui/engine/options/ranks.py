@@ -62,7 +62,7 @@ class RankGroup(Picklable):
 
     Attributes:
         index: of its first rank, an instance.
-        ranks: the flow of each rank.
+        ranks: the loop of each rank.
         start_us: when the latest step started; -1 = there was none.
         lasting_us: duration of the latest step.
         free_us: when that step ends, or the dummy batches that are known to follow it.
@@ -83,7 +83,7 @@ class RankGroup(Picklable):
         self._idle_us = 0
 
     def join(self, steps: Steps) -> Rank:
-        """Add a rank, whose instance has the next number; return its flow."""
+        """Add a rank, whose instance has the next number; return its loop."""
         paced = GroupPacedModel(steps.latency)
         steps.keep_pace(paced)
         kind = AheadRank if steps.rule.traits.plans_ahead else OneAtATimeRank

@@ -160,8 +160,8 @@ def _pipeline(cluster: Cluster) -> PipelineReport:
 def _ranks(cluster: Cluster) -> RanksReport:
     from blis_tui.engine.options.ranks import Rank  # noqa: PLC0415  (few runs have ranks)
 
-    flows = [(one, one.flow) for one in cluster.instances if isinstance(one.flow, Rank)]
-    ranks = [(one, flow.group, flow.index - flow.group.index) for one, flow in flows]
+    loops = [(one, one.loop) for one in cluster.instances if isinstance(one.loop, Rank)]
+    ranks = [(one, loop.group, loop.index - loop.group.index) for one, loop in loops]
     firsts = [group for _, group, place in ranks if not place]
     batches = whole_sum([group.taken for _, group, _ in ranks])
     dummies = whole_sum([group.dummies[place] for _, group, place in ranks])
