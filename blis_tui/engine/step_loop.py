@@ -2,6 +2,13 @@
 
 ``OneAtATime`` plans a step when it starts; its results are there when the next one is planned. ``Ahead`` plans a step
 while the previous one runs. Pipelines have a module of their own.
+
+A step is a *plain decode*, and need not be planned, if every running request gets its token and nothing can be decided:
+there are decodes, none of them too many for a step's budget (``_max_decodes``), nobody computes a prompt
+(``Batch.prefills``) or is held up (``Batch.stalled``), and whoever waits finds no place in the batch. This test stands
+in each of the four methods below that begin a step, because it is made for every step: a call would cost more than the
+test. What a copy asks beyond that is what its caller cannot know: a planned step still in flight (``Ahead``), or a step
+that is deferred (``FastForward``), whose requests may end or need a block at a time that is due.
 """
 
 from __future__ import annotations
@@ -166,7 +173,7 @@ class FastForward(StepLoop):
             if lead and (batch.ending or batch.leaving):
                 batch.release_all()
             decodes = load.decode_requests
-            if (
+            if (  # no plain decode: see the module's first lines
                 not decodes
                 or batch.prefills
                 or batch.stalled
@@ -253,7 +260,7 @@ class FastForward(StepLoop):
         """Earliest start, from ``start`` on, of a step that may be more than a plain decode; -1 = unknown."""
         batch, load, cohort, calendar, _ = self._at_hand
         clock, decodes = cohort.clock, load.decode_requests
-        if (
+        if (  # no plain decode, or one that is not like the one before it
             not decodes
             or clock + 1 in calendar
             or batch.prefills
@@ -373,7 +380,7 @@ class FastForward(StepLoop):
         """Number of KV blocks due if the step is a plain decode of every running request; otherwise -1."""
         batch = self.batch
         decodes = batch.load.decode_requests
-        if (
+        if (  # no plain decode; who ends in the step in flight still has its place
             not decodes
             or batch.prefills
             or batch.stalled
@@ -409,7 +416,7 @@ class OneAtATime(FastForward):
         batch = self.batch
         decodes = batch.load.decode_requests
         waiting = batch.waiting.items
-        if (
+        if (  # no plain decode
             not decodes
             or batch.prefills
             or batch.stalled
