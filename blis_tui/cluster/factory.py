@@ -276,9 +276,9 @@ class InstanceFactory:
 
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
-        ending, drafting = batch.ending, None
+        ending, drafting = batch.finishing, None
         if not batch.traits.ending_use_adapters:
-            ending, drafting = batch.cohort.unsure, batch.speculative
+            ending, drafting = batch.cohort.maybe_finished, batch.speculative
         return Adapters(
             lora,
             times,

@@ -472,7 +472,7 @@ def _rank(cluster: Cluster, instance: Instance) -> RankSnapshot | None:
 
 
 def _pipeline(loop: Stages, now: int) -> PipelineSnapshot:
-    there = {**loop.batch.running, **loop.batch.ending}
+    there = {**loop.batch.running, **loop.batch.finishing}
     return PipelineSnapshot(
         stages=len(loop.pipe.free_us),
         places=loop.places,
@@ -511,7 +511,7 @@ def _phase(instance: Instance, request: Request) -> str:
     if request.batch_slot in instance.batch.prefills:
         return "prefill"
     slot, batch = request.batch_slot, instance.batch
-    return "stalled" if slot in batch.stalled and slot not in batch.busy else "decode"
+    return "stalled" if slot in batch.stalled and slot not in batch.in_flight_until else "decode"
 
 
 def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:

@@ -67,19 +67,20 @@ class Batch(Picklable):
         stalls: how often decodes have left the cohort, to be served one by one or not at all.
         cohort: all other requests of ``running`` that decode in the next step.
         speculative: the cohort, if its requests verify draft tokens; otherwise None.
-        ending: requests that have left ``running`` but keep their slot and blocks until the step that computes their
+        finishing: requests that have left ``running`` but keep their slot and blocks until the step that computes their
             last token ends.
         load: the part of a step's work that the cohort determines.
         victim: the rule that chooses victims.
         serves_behind_preempted: whether requests behind one that preempts itself still get their tokens.
         swapping: swaps victims to host memory and back; None = victims are recomputed.
-        busy: slot -> end of the last step in flight that the request takes part in, where steps overlap.
+        in_flight_until: slot -> end of the last step in flight that the request takes part in, where steps overlap.
         paused: slots of decoding requests that skip the next plan because they wait for their latest token.
-        stale: index of each request that was preempted while a step of it was in flight -> (whether that step yields
-            its last token, when it ends). The token counts; the request is not scheduled again before the step ends.
-        blind: index of each request for which a step was planned before its input token was known -> when that step
-            ends.
-        leaving: requests that left without a result and hold their blocks until the current step ends, each with the
+        preempted_in_flight: index of each request that was preempted while a step of it was in flight -> (whether that
+            step yields its last token, when it ends). The token counts; the request is not scheduled again before the
+            step ends.
+        input_unknown: index of each request for which a step was planned before its input token was known -> when that
+            step ends.
+        aborting: requests that left without a result and hold their blocks until the current step ends, each with the
             number of its tokens that will have content in the cache then.
         given_up: requests, by index, whose clients have given up, until they leave: they have ended for all but the
             engine.
@@ -99,15 +100,15 @@ class Batch(Picklable):
     __slots__ = (
         "_next_slot",
         "_recomputed_tokens",
+        "aborting",
         "adapters",
         "admission",
-        "blind",
-        "busy",
         "cohort",
         "encoder",
-        "ending",
+        "finishing",
         "given_up",
-        "leaving",
+        "in_flight_until",
+        "input_unknown",
         "limits",
         "load",
         "max_decodes",
@@ -118,13 +119,13 @@ class Batch(Picklable):
         "planned",
         "pool",
         "preempted_for_reserved",
+        "preempted_in_flight",
         "prefills",
         "refused",
         "reserved",
         "running",
         "serves_behind_preempted",
         "speculative",
-        "stale",
         "stalled",
         "stalls",
         "stopped",
@@ -157,13 +158,13 @@ class Batch(Picklable):
         self.prefills: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.stalls = 0
-        self.ending: dict[int, Request] = {}
-        self.leaving: list[tuple[Request, int]] = []
+        self.finishing: dict[int, Request] = {}
+        self.aborting: list[tuple[Request, int]] = []
         self.given_up: dict[int, Request] = {}
-        self.busy: dict[int, int] = {}
+        self.in_flight_until: dict[int, int] = {}
         self.paused: Container[int] = ()
-        self.stale: dict[int, tuple[bool, int]] = {}
-        self.blind: dict[int, int] = {}
+        self.preempted_in_flight: dict[int, tuple[bool, int]] = {}
+        self.input_unknown: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
         self.preempted_for_reserved = 0
         self.refused: tuple[int, ...] | None = None
@@ -189,7 +190,7 @@ class Batch(Picklable):
     @property
     def has_requests(self) -> bool:
         """Whether any request waits or runs, as far as plans can know."""
-        return bool(self.running or self.waiting.items or self.cohort.unsure)
+        return bool(self.running or self.waiting.items or self.cohort.maybe_finished)
 
     @property
     def live(self) -> int:
@@ -283,9 +284,14 @@ class Batch(Picklable):
         It also skips ``count`` other requests, whose indices are in ``passed``.
         """
         if self.adapters is not None:
-            return self.adapters.next(self.waiting, {**self.stale, **dict.fromkeys(passed)} if self.stale else passed)
-        first = self.waiting.first(len(self.stale) + count + 1)
-        return next((one for one in first if one.index not in self.stale and one.index not in passed), None)
+            return self.adapters.next(
+                self.waiting,
+                {**self.preempted_in_flight, **dict.fromkeys(passed)} if self.preempted_in_flight else passed,
+            )
+        first = self.waiting.first(len(self.preempted_in_flight) + count + 1)
+        return next(
+            (one for one in first if one.index not in self.preempted_in_flight and one.index not in passed), None
+        )
 
     def awaits_adapter(self) -> bool:
         """Whether no request runs while an adapter is being loaded concurrently with steps."""
@@ -303,8 +309,8 @@ class Batch(Picklable):
 
     def forget_flights(self) -> None:
         """Forget the steps in flight: none contains any of these requests any more."""
-        self.busy.clear()
-        self.stale, self.blind, self.paused = {}, {}, ()
+        self.in_flight_until.clear()
+        self.preempted_in_flight, self.input_unknown, self.paused = {}, {}, ()
 
     def awaits_transfers(self) -> bool:
         """Whether content is being transferred between GPU and host concurrently with steps."""
@@ -360,12 +366,12 @@ class Batch(Picklable):
         content = self._content_tokens(victim, granted)
         for part in self.parts:
             part.interrupted(victim)
-        if slot in self.busy:
-            self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
+        if slot in self.in_flight_until:
+            self.preempted_in_flight[victim.index] = (slot in self.finishing, self.in_flight_until.pop(slot))
         self.cohort.forget(victim)
-        if slot in self.ending:
-            del self.ending[slot]
-            self.cohort.unsure.pop(slot, None)
+        if slot in self.finishing:
+            del self.finishing[slot]
+            self.cohort.maybe_finished.pop(slot, None)
             plan.ghosts = [ghost for ghost in plan.ghosts if ghost.request is not victim]
             plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
             self.pool.release(victim, content)
@@ -410,8 +416,8 @@ class Batch(Picklable):
 
     def forget_late(self, now: int) -> None:
         """Forget entries of ``stale`` and ``blind`` whose steps have ended."""
-        self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
-        self.blind = {index: end for index, end in self.blind.items() if end > now}
+        self.preempted_in_flight = {index: late for index, late in self.preempted_in_flight.items() if late[1] > now}
+        self.input_unknown = {index: end for index, end in self.input_unknown.items() if end > now}
 
     def _content_tokens(self, request: Request, granted: int, *, results: bool = True) -> int:
         """Number of the request's tokens with content in the cache; vLLM counts a known token when it is granted.
@@ -432,7 +438,7 @@ class Batch(Picklable):
         if expected and ahead:  # the token after the prompt is not known yet
             computed = min(computed, request.target_tokens - ahead)
         if not self.traits.plans_ahead:
-            return computed - (request.index in self.blind)
+            return computed - (request.index in self.input_unknown)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
         return computed - (expected and decoded)
 
@@ -445,7 +451,7 @@ class Batch(Picklable):
 
     def in_order(self) -> list[Request]:
         """Return all requests that a plan may grant tokens to, in the order of admission."""
-        unsure = self.cohort.unsure
+        unsure = self.cohort.maybe_finished
         if not unsure:
             return list(self.running.values())
         return sorted([*self.running.values(), *unsure.values()], key=slot_of)
@@ -481,30 +487,30 @@ class Batch(Picklable):
 
     def release_all(self) -> None:
         """Free the blocks of requests that left or ended during the step in flight, because that step is over."""
-        for request, content_tokens in self.leaving:
+        for request, content_tokens in self.aborting:
             self.pool.release(request, content_tokens)
-        self.leaving.clear()
-        ending = list(self.ending.values())
+        self.aborting.clear()
+        finishing = list(self.finishing.values())
         if self.pool.has_deadlines:
-            ending.sort(key=_ends_in_time)
-        for request in ending:
-            self.release_ending(request)
+            finishing.sort(key=_ends_in_time)
+        for request in finishing:
+            self.release_finishing(request)
 
-    def release_ending(self, request: Request) -> None:
+    def release_finishing(self, request: Request) -> None:
         """Free the slot and blocks of a request whose last token has been computed."""
         content = request.computed_tokens
         if self.pool.has_deadlines and not _ends_in_time(request):
             content = self._content_tokens(request, 0)
-        del self.ending[request.batch_slot]
-        self.cohort.unsure.pop(request.batch_slot, None)
+        del self.finishing[request.batch_slot]
+        self.cohort.maybe_finished.pop(request.batch_slot, None)
         self.cohort.forget(request)
         request.batch_slot = -1
         self.pool.release(request, content, end=-1)
 
     def holders(self) -> list[Request]:
         """Return all requests that hold KV blocks."""
-        leaving = [request for request, _ in self.leaving]
-        return [*self.running.values(), *self.ending.values(), *leaving, *self.reserved.values()]
+        leaving = [request for request, _ in self.aborting]
+        return [*self.running.values(), *self.finishing.values(), *leaving, *self.reserved.values()]
 
     def abort(self, request: Request, now: int) -> None:
         """Take out a running request, which leaves without a result, and free its blocks."""

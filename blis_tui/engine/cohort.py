@@ -39,7 +39,7 @@ class DecodeCohort(Picklable):
         drafted: draft tokens that the latest advance verified in addition to the due ones.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
         hashed_ahead: number of tokens after a block that must be known before its content is recorded.
-        unsure: slot -> request whose last token is being computed, where that was not certain when the step was
+        maybe_finished: slot -> request whose last token is being computed, where that was not certain when the step was
             planned; plans treat it as continuing.
     """
 
@@ -55,9 +55,9 @@ class DecodeCohort(Picklable):
         "hashed_ahead",
         "last_advance_us",
         "load",
+        "maybe_finished",
         "soonest",
         "uneven",
-        "unsure",
     )
 
     lockstep: ClassVar[bool] = True
@@ -76,7 +76,7 @@ class DecodeCohort(Picklable):
         self.uneven = False
         self.ahead = 0
         self.drafted = 0
-        self.unsure: dict[int, Request] = {}
+        self.maybe_finished: dict[int, Request] = {}
         self.hashed_ahead = 0
 
     def join(self, request: Request, last_token_us: int) -> None:

@@ -170,7 +170,7 @@ class FastForward(StepLoop):
         batch, load, cohort, calendar, heap = self._at_hand
         lead, done, latest = self._lead, 0, now
         while True:
-            if lead and (batch.ending or batch.leaving):
+            if lead and (batch.finishing or batch.aborting):
                 batch.release_all()
             decodes = load.decode_requests
             if (  # no plain decode: see the module's first lines
@@ -219,7 +219,7 @@ class FastForward(StepLoop):
                 duration = self._each_us or latency.step_time_us(load)
                 count, latest, start = self._decode(start, due, left, duration)
                 done += count
-            if lead and (batch.ending or batch.leaving):
+            if lead and (batch.finishing or batch.aborting):
                 batch.release_all()
                 latest = start  # the step that starts now frees them, even if it is deferred
                 due = self._due(start)
@@ -270,7 +270,7 @@ class FastForward(StepLoop):
             or cohort.uneven
             or cohort.answers
             or (batch.waiting.items and len(batch.running) < batch.max_running)
-            or (self._lead and (batch.ending or batch.leaving or not self._has_planned_decode()))
+            or (self._lead and (batch.finishing or batch.aborting or not self._has_planned_decode()))
         ):
             return start
         steps = self.steps
@@ -385,8 +385,8 @@ class FastForward(StepLoop):
             or batch.prefills
             or batch.stalled
             or decodes > self._max_decodes
-            or batch.cohort.unsure
-            or (batch.waiting.items and len(batch.running) + len(batch.ending) < batch.max_running)
+            or batch.cohort.maybe_finished
+            or (batch.waiting.items and len(batch.running) + len(batch.finishing) < batch.max_running)
         ):
             return -1
         cohort = batch.cohort
@@ -496,14 +496,14 @@ class Ahead(FastForward):
         batch.planned = following = self._plan_next(now, ahead=True) if goes_on else None
         if batch.waiting.items:
             self._tally_wait((following and following.plan) or NO_PLAN, end - now)
-        if batch.running or batch.waiting.items or batch.cohort.unsure:  # (as in `has_work`)
+        if batch.running or batch.waiting.items or batch.cohort.maybe_finished:  # (as in `has_work`)
             return end
         return end if following is not None and not following.computes_nothing else IDLE
 
     def ready(self, now: int) -> Planned | None:
         """Return the step that starts now; None = it would have nothing to do."""
         batch = self.batch
-        if batch.ending or batch.leaving:
+        if batch.finishing or batch.aborting:
             batch.release_all()
         ready = batch.planned
         decodes = batch.load.decode_requests
@@ -535,7 +535,7 @@ class Ahead(FastForward):
         """Tally why requests wait during this step, which the plan of the following step tells."""
         batch, full = self.batch, self._full(following)
         tally_wait(
-            self.steps.tallies, batch, following, batch.pool.epoch, len(batch.ending), duration_us, full_budget=full
+            self.steps.tallies, batch, following, batch.pool.epoch, len(batch.finishing), duration_us, full_budget=full
         )
 
     def _full(self, plan: Plan) -> bool:
@@ -598,7 +598,7 @@ class Ahead(FastForward):
         if self.steps.free_us <= now:
             batch.pool.release(request, content_tokens)
             return
-        batch.leaving.append((request, content_tokens))
+        batch.aborting.append((request, content_tokens))
         if planned is not None and decodes:
             plan = Plan() if planned.plan is None else planned.plan
             plan.ghosts.append(DiscardedTokens(request, 1 + drafts, request.computed_tokens))
@@ -623,7 +623,7 @@ class Ahead(FastForward):
 
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, as plain values (for digests)."""
-        ending = sorted(self.batch.ending), [(one.index, content) for one, content in self.batch.leaving]
+        ending = sorted(self.batch.finishing), [(one.index, content) for one, content in self.batch.aborting]
         if self.batch.planned is None:
             return (ending,)
         plan, epoch = self.batch.planned

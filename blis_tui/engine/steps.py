@@ -200,7 +200,7 @@ class Steps(Picklable):
         batch.now = now
         if batch.speculative is not None:
             batch.speculative.now = now
-        if batch.stale or batch.blind:
+        if batch.preempted_in_flight or batch.input_unknown:
             batch.forget_late(now)
         if self.parts:
             for part in self.parts:
@@ -403,9 +403,9 @@ class Steps(Picklable):
             if stores_last and request.generated_tokens and not request.computed_tokens % pool.block_size_tokens:
                 pool.extend_if_free(request, request.computed_tokens + 1)
             if self.holds:
-                batch.ending[request.batch_slot] = request
+                batch.finishing[request.batch_slot] = request
                 if self.plans_on and request.stops_early and (handover is None or handover.prefilled):
-                    batch.cohort.unsure[request.batch_slot] = request
+                    batch.cohort.maybe_finished[request.batch_slot] = request
             else:
                 batch.vacate(request, end)
             if given_up and request.index in given_up:
@@ -432,7 +432,7 @@ class Steps(Picklable):
         early = watch is not None and watch.early_transfers
         free = batch.pool.free
         if self.holds and not early:
-            batch.ending[request.batch_slot] = request
+            batch.finishing[request.batch_slot] = request
         else:  # the step is over, or the transfer to the other instance has started already
             batch.vacate(request, end)
         self.seen.note_slot_freed(request, batch.pool.free - free, handed_over=True)
@@ -457,7 +457,7 @@ class Steps(Picklable):
         departing.clear()
 
     def _depart(self, departing: list[tuple[int, int, Request]]) -> None:
-        seen, ending = self.seen, self.batch.ending
+        seen, ending = self.seen, self.batch.finishing
         for end, _, request in departing:  # as in `leave`, where nobody observes it
             if ending:
                 self._release(request)
@@ -471,7 +471,7 @@ class Steps(Picklable):
 
     def leave(self, request: Request, now: int) -> None:
         """Let a completed request leave: its client has the whole answer."""
-        if self.batch.ending:
+        if self.batch.finishing:
             self._release(request)
         self.seen.leave(request, now)
         observers = self.observers
@@ -498,9 +498,9 @@ class Steps(Picklable):
         observers.tell(Prefilled, now, request.request_id, self.index)
 
     def _release(self, request: Request) -> None:
-        ending = self.batch.ending
+        ending = self.batch.finishing
         if ending.get(request.batch_slot) is request:
-            self.batch.release_ending(request)
+            self.batch.release_finishing(request)
 
     # ---- records of a step ----
 
@@ -657,7 +657,7 @@ def emit_step(
                 tuple([ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks]) if plan.chunks else (),
                 done.decode_requests,
                 done.decode_context_tokens,
-                _names([batch.stalled[slot] for slot in sorted(batch.stalled) if slot not in batch.busy]),
+                _names([batch.stalled[slot] for slot in sorted(batch.stalled) if slot not in batch.in_flight_until]),
                 done.duration_us,
                 _names(done.first_tokens, batch.given_up),
                 _names(done.finishing, batch.given_up),

@@ -50,9 +50,9 @@ class Tail:
     def choose(self, seats: Seats) -> Request:
         """Return the last request in the batch."""
         if not seats.running:
-            return max(seats.ending.values(), key=_slot)
+            return max(seats.finishing.values(), key=_slot)
         youngest = next(reversed(seats.running.values()))
-        return max((youngest, *seats.ending.values()), key=_slot) if seats.ending else youngest
+        return max((youngest, *seats.finishing.values()), key=_slot) if seats.finishing else youngest
 
 
 @VICTIM.plugin("priority", "The least urgent running request, then the youngest.")
@@ -74,12 +74,12 @@ class LeastUrgent:
     def choose(self, seats: Seats) -> Request:
         """Return the request with the largest (priority, arrival)."""
         if not seats.running:
-            return max(seats.ending.values(), key=_urgency)
+            return max(seats.finishing.values(), key=_urgency)
         index = self._index
         if index is None or not index.fits(seats):
             index = self._index = UrgencyHeap(seats)
         least_urgent = index.largest()
-        return max((least_urgent, *seats.ending.values()), key=_urgency) if seats.ending else least_urgent
+        return max((least_urgent, *seats.finishing.values()), key=_urgency) if seats.finishing else least_urgent
 
 
 @VICTIM.plugin("cheapest-recompute", "The running request with the least to recompute, the younger the sooner.")
@@ -102,8 +102,8 @@ class CheapestRecompute:
 
     def choose(self, seats: Seats) -> Request:
         """Return the request with the least (tokens to recompute x (younger ones + 2)); among equals the youngest."""
-        if seats.ending:
-            return max(seats.ending.values(), key=_slot)
+        if seats.finishing:
+            return max(seats.finishing.values(), key=_slot)
         if seats.stalled or not seats.cohort.lockstep:
             return _cheapest(seats)
         index = self._index
@@ -300,8 +300,8 @@ class Seats(Protocol):
     """The holders of KV blocks, as victim rules see them."""
 
     running: dict[int, Request]
-    """Batch slot -> request, in the order of admission; it may be empty while ``ending`` is not."""
-    ending: dict[int, Request]
+    """Batch slot -> request, in the order of admission; it may be empty while ``finishing`` is not."""
+    finishing: dict[int, Request]
     """Requests whose last token is being computed; they hold their blocks until then."""
     stalled: dict[int, Request]
     """Decoding requests of ``running`` that do not advance with the cohort."""

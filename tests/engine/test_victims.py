@@ -41,19 +41,19 @@ RULES: Final[tuple[tuple[str, dict[str, Setting]], ...]] = (
 
 def youngest(batch: Batch) -> Request:
     """By the words of docs/semantics.md, like the others."""
-    return max((*batch.running.values(), *batch.ending.values()), key=lambda one: one.batch_slot)
+    return max((*batch.running.values(), *batch.finishing.values()), key=lambda one: one.batch_slot)
 
 
 def least_urgent(batch: Batch | Sandbox) -> Request:
     """The largest (priority, arrival), the latest to come of equals."""
-    seated = (*batch.running.values(), *batch.ending.values())
+    seated = (*batch.running.values(), *batch.finishing.values())
     return max(seated, key=lambda one: (one.priority, one.arrival_us, one.index))
 
 
 def cheapest(batch: Batch | Sandbox) -> Request:
     """The smallest product; the youngest of equals; the oldest last; who waits for its last token before all."""
-    if batch.ending:
-        return max(batch.ending.values(), key=lambda one: one.batch_slot)
+    if batch.finishing:
+        return max(batch.finishing.values(), key=lambda one: one.batch_slot)
     slots = sorted(batch.running)
     weights: dict[int, int] = {}
     for place, slot in enumerate(slots[1:], 1):
@@ -100,7 +100,7 @@ class Sandbox:
     def __init__(self, seed: int) -> None:
         self.draw = Random(seed)  # noqa: S311  (a test)
         self.running: dict[int, Request] = {}
-        self.ending: dict[int, Request] = {}
+        self.finishing: dict[int, Request] = {}
         self.stalled: dict[int, Request] = {}
         self.stalls = 0
         self.cohort = DecodeCohort(StepLoad(), 4)
@@ -384,7 +384,7 @@ class Walker:
     serves_behind_preempted = False
 
     def choose(self, seats: Seats) -> Request:
-        return max((*seats.running.values(), *seats.ending.values()), key=lambda one: one.batch_slot)
+        return max((*seats.running.values(), *seats.finishing.values()), key=lambda one: one.batch_slot)
 
 
 def test_a_rule_needs_nothing_but_choose() -> None:

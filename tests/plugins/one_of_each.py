@@ -153,7 +153,7 @@ class Victim(_Plain):
 
     def choose(self, seats: Seats) -> Request:
         """The last one in the batch."""
-        return next(reversed((seats.ending or seats.running).values()))
+        return next(reversed((seats.finishing or seats.running).values()))
 
 
 @RESTORE.plugin("mine", "Computed again.")

@@ -24,7 +24,7 @@ class Remembers:
     def __init__(self, settings, *more): super().__init__()
     def state(self): return (self.remembered,)
 """
-VICTIM: Final = "def choose(self, seats): return next(reversed((seats.running or seats.ending).values()))"
+VICTIM: Final = "def choose(self, seats): return next(reversed((seats.running or seats.finishing).values()))"
 LATENCY: Final = """def __init__(self, settings, pool):
         Overheads.__init__(self, queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
     def step_time_us(self, load): return 1000"""

@@ -50,7 +50,7 @@ DECIDES: Final = {
     "policy.scheduling": "return -request.input_tokens",
     "policy.priority": "return request.input_tokens",
     "policy.batching": "return super().plan(batch)",
-    "policy.preemption.victim": "return next(reversed((seats.ending or seats.running).values()))",
+    "policy.preemption.victim": "return next(reversed((seats.finishing or seats.running).values()))",
     "policy.preemption.restore": "return costs.swap_us < costs.recompute_us",
     "latency": "return 1000 * max(len(load.chunks) + load.decode_requests, 1)",
     "workload.clients.arrivals": "return self._gap_us",

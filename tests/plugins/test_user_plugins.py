@@ -242,7 +242,7 @@ class Oldest:
     rule = "the oldest"
     serves_behind_preempted = False
     def __init__(self, settings): pass
-    def choose(self, seats): return next(iter((*seats.running.values(), *seats.ending.values())))
+    def choose(self, seats): return next(iter((*seats.running.values(), *seats.finishing.values())))
 """
     plugins, few = [written(tmp_path, text)], {"workload.requests": 12, "engine.kv_blocks": 100}
     with pytest.raises(StalledError, match="requests are preempted again and again") as caught:

@@ -186,7 +186,7 @@ class SpeculativeCohort(DecodeCohort):
         most = _capped(threshold, 1 + self.acceptance_sampler.draft_tokens)
         drafts = self.drafts = {}
         tokens = blocks = 0
-        if self.unsure:
+        if self.maybe_finished:
             return UNLIMITED, 0
         for index, decode in self._members.items():
             request = decode.request
@@ -275,7 +275,7 @@ class SpeculativeCohort(DecodeCohort):
                 gained = left
                 finishing.append(request)
                 if left > 1 and self._overlaps:
-                    self.unsure[request.batch_slot] = request
+                    self.maybe_finished[request.batch_slot] = request
             begins = not generated and request.handover is None
             if request.reasoning is not None and _answers(request.reasoning, generated, gained, begins=begins):
                 answering.append(request)

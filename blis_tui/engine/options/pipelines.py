@@ -146,12 +146,12 @@ class Stages(StepLoop):
         batch, steps = self.batch, self.steps
         slots = [chunk.request.batch_slot for chunk in plan.chunks]
         slots += [request.batch_slot for request in (*plan.instant, *batch.cohort.members())]
-        before = dict.fromkeys(batch.ending)
+        before = dict.fromkeys(batch.finishing)
         end = steps.run(plan, batch.pool.epoch, now)
-        held = tuple(request for slot, request in batch.ending.items() if slot not in before)
+        held = tuple(request for slot, request in batch.finishing.items() if slot not in before)
         self.under_way.append(InFlightBatch(end, tuple(slots), held))
         for slot in slots:
-            batch.busy[slot] = end
+            batch.in_flight_until[slot] = end
         goes_on = self.has_work
         if steps.done is not None:
             ends_us = [one.end_us for one in self.under_way]
@@ -189,15 +189,15 @@ class Stages(StepLoop):
     def _drain(self, now: int) -> None:
         """Remove batches that have left the pipeline; their requests may take part in others."""
         batch = self.batch
-        busy = batch.busy
+        busy = batch.in_flight_until
         while self.under_way and self.under_way[0].end_us <= now:
             gone = self.under_way.pop(0)
             for slot in gone.slots:
                 if busy.get(slot, 0) <= gone.end_us:
                     busy.pop(slot, None)
             for request in gone.ending:
-                if batch.ending.get(request.batch_slot) is request:
-                    batch.release_ending(request)
+                if batch.finishing.get(request.batch_slot) is request:
+                    batch.release_finishing(request)
 
     def halt(self) -> int | None:
         """Let no other batch enter; return when the last of those in flight is through."""
@@ -218,7 +218,7 @@ class Stages(StepLoop):
         """Return the pipeline's state as plain values (for digests)."""
         under_way = [(one.end_us, one.slots, [request.index for request in one.ending]) for one in self.under_way]
         pending = self.upcoming and self.upcoming.time_us
-        return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.busy))
+        return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.in_flight_until))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -283,15 +283,17 @@ class BatchQueue(Stages):
     def _release_late(self, now: int) -> None:
         """Free the slots and blocks of requests that end after their deadlines have passed."""
         batch = self.batch
-        late = [one for one in batch.ending.values() if 0 < one.deadline_us < now]
+        late = [one for one in batch.finishing.values() if 0 < one.deadline_us < now]
         if late:
             batch.look_back(now - 1)  # before the results of the batch that ends now
         for request in late:
-            batch.release_ending(request)
+            batch.release_finishing(request)
 
     def _paused(self) -> Collection[int]:
         """Return the slots of requests whose next token cannot be planned yet."""
-        return self.batch.busy if self.sampled is None else {slot for slots in self.sampled for slot in slots}
+        return (
+            self.batch.in_flight_until if self.sampled is None else {slot for slots in self.sampled for slot in slots}
+        )
 
     def _send(self, plan: Plan, now: int) -> int:
         if self.idle is not None:
@@ -308,7 +310,7 @@ class BatchQueue(Stages):
         slots += [c.request.batch_slot for c in plan.chunks if c.computed + c.new == c.request.target_tokens]
         upcoming = self._enter(plan, now)
         end = self.steps.free_us
-        batch.blind.update((index, end) for index, time_us in token_us.items() if time_us > now)
+        batch.input_unknown.update((index, end) for index, time_us in token_us.items() if time_us > now)
         self._note(self.under_way.pop(), tuple(slots))
         if self.has_work:
             self._schedule_entry(self._next_us(now, [one.end_us for one in self.under_way]))
@@ -344,6 +346,6 @@ class BatchQueue(Stages):
     def state(self) -> tuple[object, ...]:
         """Return the queue and what makes requests wait, as plain values (for digests)."""
         batch = self.batch
-        waits = (batch.busy, batch.stale, batch.blind)
+        waits = (batch.in_flight_until, batch.preempted_in_flight, batch.input_unknown)
         idle = () if self.idle is None else [one.victim.index for one in self.idle.preempted]
         return (*super().state(), *(sorted(one.items()) for one in waits), self.sampled and list(self.sampled), idle)

@@ -115,13 +115,13 @@ class Admission(AdmissionLoop):
         batch, waiting, adapters = self._batch, self._batch.waiting, self._batch.adapters
         self._plan = plan
         self._budget = budget
-        self._places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
+        self._places = batch.limits.max_num_seqs - len(batch.running) - len(batch.finishing)
         self._stuck = self._reloaded = -1
         if batch.speculative is not None:
             # Minimum number of tokens per request, unless prefills from before continue.
             self._padded = 0 if plan.chunks else self._rule.padded_tokens(batch)
             self._beside = bool(batch.load.decode_requests or plan.ghosts)
-        all_may_go = adapters is None and not batch.stale
+        all_may_go = adapters is None and not batch.preempted_in_flight
         if self._passed:
             self._passed = {}
         while waiting.items:
@@ -131,7 +131,9 @@ class Admission(AdmissionLoop):
             passed = self._passed
             request = waiting.head() if all_may_go and not passed else batch.next_waiting(passed, len(passed))
             if request is None:
-                self._plan.stopped = next(iter(passed.values()), Stopped(LATE if batch.stale else ADAPTER))
+                self._plan.stopped = next(
+                    iter(passed.values()), Stopped(LATE if batch.preempted_in_flight else ADAPTER)
+                )
                 break
             if batch.reserved and not batch.running:
                 request = self._first(request)
@@ -265,7 +267,7 @@ class Admission(AdmissionLoop):
         slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
         whole = known if self._reserves_whole_prompt else 0
         need, free = pool.entry_blocks(request, cached, slots, whole), pool.free
-        kept = self._watermark if batch.running or batch.ending else 0
+        kept = self._watermark if batch.running or batch.finishing else 0
         if need + kept > free:
             if self._reloads(request, found, findable, swapped):
                 return True

@@ -150,7 +150,7 @@ class OnePass(Plain):
         step = _Pass(batch)
         batch.dissolve_cohort()
         step.serve_all(self._ordered((*batch.running.values(), *batch.waiting.ordered()), batch))
-        if not step.served and batch.running and not batch.busy:
+        if not step.served and batch.running and not batch.in_flight_until:
             step.make_room()
             step.serve_all(self._ordered(batch.running.values(), batch))
         batch.reform_cohort(step.decoding)
@@ -196,7 +196,7 @@ class _Pass:
 
     def serve_all(self, requests: Iterable[Request]) -> None:
         """Serve the requests in this order, except those that a step in flight works on."""
-        busy = self._batch.busy
+        busy = self._batch.in_flight_until
         for request in requests:
             if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
                 self.ended = Stopped(TOKENS if self.budget <= 0 else MAX_NUM_SEQS, 1)

@@ -63,7 +63,7 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     """
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
-        if plan.preempted and not batch.running and not batch.ending and awaits_blocks(batch):
+        if plan.preempted and not batch.running and not batch.finishing and awaits_blocks(batch):
             batch.preempted_for_reserved += 1
         return plan
     if batch.awaits_adapter():
@@ -156,7 +156,9 @@ def serve_running(batch: Batch, plan: Plan, budget: int, prompts: bool = True) -
     cohort = batch.cohort
     in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.has_media(batch.prefills))
     if not in_order and (prompts or not batch.prefills):
-        if not batch.prefills and cohort.lockstep and not cohort.unsure:  # the usual case when requests are admitted
+        if (
+            not batch.prefills and cohort.lockstep and not cohort.maybe_finished
+        ):  # the usual case when requests are admitted
             decodes = batch.load.decode_requests
             blocks = cohort.due_blocks() if decodes else 0
             if decodes <= budget and blocks <= batch.pool.free:
@@ -187,7 +189,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     pool = batch.pool
     cohort = batch.cohort
     decodes, due = cohort.next_needs(plan.threshold)
-    unsure = list(cohort.unsure.values())
+    unsure = list(cohort.maybe_finished.values())
     left = budget - decodes - len(unsure)
     if left < 0 or (pool.served_in_order and unsure):
         return _ORDER_MATTERS
@@ -289,7 +291,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int, *, prompts: bool) -> 
             else:
                 pool.hold(request, slots)
                 drafting.note_grant(request)
-            if slot in batch.ending:
+            if slot in batch.finishing:
                 plan.ghosts.append(DiscardedTokens(request, tokens, request.computed_tokens))
             else:
                 decoding[slot] = request

@@ -116,7 +116,7 @@ class TensorRtLlmBatching(RunningFirst):
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether all running requests and this one can be completed without eviction."""
-        alone = not (batch.running or batch.cohort.unsure)
+        alone = not (batch.running or batch.cohort.maybe_finished)
         return self._evicts or alone or self._needed(batch, request) <= batch.pool.free
 
     def why_not(self, batch: Batch, request: Request) -> Stopped:
@@ -127,7 +127,10 @@ class TensorRtLlmBatching(RunningFirst):
         """Number of KV blocks that all running requests and this one need in addition to those they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
-        for one in (*batch.running.values(), *cohort.unsure.values()):  # decodes of this step have taken their block
+        for one in (
+            *batch.running.values(),
+            *cohort.maybe_finished.values(),
+        ):  # decodes of this step have taken their block
             held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
             need += _blocks(one, size) - held
         return need
@@ -136,7 +139,7 @@ class TensorRtLlmBatching(RunningFirst):
         """Whether prompts that could be computed wait for others."""
         if not (self._longest_wait and self._full and decodes):
             return False
-        places = batch.limits.max_num_seqs - len(batch.running) - len(batch.ending)
+        places = batch.limits.max_num_seqs - len(batch.running) - len(batch.finishing)
         tokens = batch.limits.max_num_batched_tokens - budget
         prompts = [one.target_tokens for one in batch.waiting.ordered()[: max(0, places)]]
         if not prompts or not self.admits(batch, batch.waiting.head()):

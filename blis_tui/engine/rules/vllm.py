@@ -161,9 +161,9 @@ class VllmV1Batching(RunningFirst):
             return threshold
         requests = (
             len(batch.running)
-            + len(batch.ending)
+            + len(batch.finishing)
             + len(batch.waiting.items)
-            + whole_sum([through for through, _ in batch.stale.values()])
+            + whole_sum([through for through, _ in batch.preempted_in_flight.values()])
         )
         if requests == 1:
             return 0
@@ -201,7 +201,7 @@ class VllmWithCadence(VllmV1Batching):
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
-        decodes = len(batch.running) + len(batch.ending) > len(batch.prefills)
+        decodes = len(batch.running) + len(batch.finishing) > len(batch.prefills)
         self._holds = decodes and not self._crowded and self._since + 1 < self._interval
         plan = self._serve(batch, prompts=not self._holds)
         if self._holds:
@@ -218,7 +218,9 @@ class VllmWithCadence(VllmV1Batching):
     def _note_passed(self, batch: Batch, plan: Plan) -> None:
         """Note who was passed over in this plan, and forget who has left the queue."""
         stopped = plan.stopped
-        if batch.stale and (stopped is None or stopped.request is not None or stopped.cause in {LATE, ADAPTER}):
+        if batch.preempted_in_flight and (
+            stopped is None or stopped.request is not None or stopped.cause in {LATE, ADAPTER}
+        ):
             self._pass_late(batch, None if stopped is None else stopped.request)
         full = () if batch.admission is None else batch.admission.passed_over()
         adapters, before, self._passed = batch.adapters, self._passed, {}
@@ -232,12 +234,12 @@ class VllmWithCadence(VllmV1Batching):
         for request in batch.waiting.ordered():
             if request is until:
                 break
-            if request.index in batch.stale:
+            if request.index in batch.preempted_in_flight:
                 self._passed[request.index] = None
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether prompts are computed in this step, or all of this one but its last token is there already."""
-        if batch.stale:
+        if batch.preempted_in_flight:
             self._pass_late(batch, request)
         if not self._holds or batch.admission is None:
             return True

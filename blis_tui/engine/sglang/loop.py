@@ -163,10 +163,10 @@ class EventLoop(StepLoop):
             self.computed = []
             for request in computed:
                 if self._ends(request):
-                    batch.release_ending(request)
+                    batch.release_finishing(request)
                 elif request.state is RUNNING:
                     self._pool.checkpoint(request, request.target_tokens)
-        if batch.ending or batch.leaving:
+        if batch.finishing or batch.aborting:
             batch.release_all()
         if batch.given_up:
             self._forget_given_up()
@@ -180,7 +180,7 @@ class EventLoop(StepLoop):
 
     def _ends(self, request: Request) -> bool:
         """Whether the request leaves when the latest step is over."""
-        return self.batch.ending.get(request.batch_slot) is request
+        return self.batch.finishing.get(request.batch_slot) is request
 
     def _tally_step(self, following: Planned | None, duration: int) -> None:
         batch = self.batch
@@ -189,7 +189,7 @@ class EventLoop(StepLoop):
         for chunk in plan.chunks:
             tokens += chunk.new
         full = tokens >= batch.limits.max_num_batched_tokens
-        tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
+        tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.finishing), duration, full_budget=full)
 
     # ---- requests that leave without a result ----
 
@@ -254,7 +254,7 @@ class EventLoop(StepLoop):
         if planned is None or self.steps.free_us <= now:
             batch.pool.release(request, content)
         else:
-            batch.leaving.append((request, content))
+            batch.aborting.append((request, content))
 
     def abandon(self) -> None:
         """Stop at once; all requests have been taken out."""
@@ -276,9 +276,9 @@ class EventLoop(StepLoop):
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
         batch = self.batch
-        leaving = [(one.index, content) for one, content in batch.leaving]
+        leaving = [(one.index, content) for one, content in batch.aborting]
         computed = [one.index for one in self.computed if one.state is RUNNING or self._ends(one)]
-        state: tuple[object, ...] = (list(batch.ending), leaving, computed)
+        state: tuple[object, ...] = (list(batch.finishing), leaving, computed)
         if self.put_back is not None:
             state = (*state, [one.victim.index for one in self.put_back.preempted])
         if self.polls:

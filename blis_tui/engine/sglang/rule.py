@@ -434,10 +434,10 @@ class SglangBatching(Plain):
 
     def _prune(self, batch: Batch) -> None:
         """Occasionally forget the positions of requests that left while a step of them was in flight."""
-        there = len(batch.running) + len(batch.ending)
+        there = len(batch.running) + len(batch.finishing)
         if len(self._turns) <= 2 * there + _MAX_DEPARTED:
             return
-        alive = {one.index for requests in (batch.running, batch.ending) for one in requests.values()}
+        alive = {one.index for requests in (batch.running, batch.finishing) for one in requests.values()}
         self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
         if self._priorities is not None:
             self._priorities.keep(alive, batch.waiting.items)
