@@ -123,6 +123,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("break.watch", "w", "watch", "Watch a metric while you step.", _BREAK),
         ("break.print", "$", "print values", "Print an expression at each hit of a breakpoint.", _BREAK),
         ("break.list", "ctrl+b", "all breakpoints", "List, enable, disable and delete breakpoints.", _BREAK),
+        ("moment.keep", "k", "keep moment", "Keep the present event, with a name and a note.", _BREAK),
         ("ask.whatif", "i", "what if", "Replay the run with this request routed elsewhere.", _LOOK),
         ("look.rank", "l", "rank requests", "Rank the requests; press again for the next metric.", _LOOK),
         ("look.measure", "u", "fleet metric", "Show the fleet; press again for the next metric.", _LOOK),

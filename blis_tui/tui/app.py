@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.debugger.moments import Moment
     from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
@@ -101,6 +102,12 @@ class Start:
     seed: int | None = None
     routes: RouteOverrides | None = None
     """Routing decisions to override."""
+    moments: tuple[Moment, ...] = ()
+    """Events that somebody has kept, besides the reader's own."""
+    called: str = ""
+    """The name by which others open it, if that is not its source: the file of a bundle."""
+    remembers: bool = True
+    """Whether the last session is restored, and this one saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +276,9 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
                 at=start.at,
                 breaks=start.breaks,
                 overrides=start.overrides,
+                moments=start.moments,
+                called=start.called,
+                remembers=start.remembers,
                 **({} if start.routes is None else {"routes": start.routes}),
             )
         except BlisError as error:

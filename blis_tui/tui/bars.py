@@ -133,7 +133,15 @@ def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[Placed
 
     If not even these fit, only the active tab has a name, the others their keys.
     """
-    for short, gap, lines in ((False, 3, 1), (True, 2, 1), (True, 1, 1), (False, 2, 2), (True, 2, 2), (True, 1, 2)):
+    for short, gap, lines in (
+        (False, 3, 1),
+        (False, 2, 1),
+        (True, 2, 1),
+        (True, 1, 1),
+        (False, 2, 2),
+        (True, 2, 2),
+        (True, 1, 2),
+    ):
         labels = [tab.label(short=short) for tab in tabs]
         found = _lined_up(labels, gap, width) if lines == 1 else _balanced(labels, gap, width)
         if found and lines <= rows:

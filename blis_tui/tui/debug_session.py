@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Stop
+from blis_tui.debugger.moments import Moment, change_of, time_of, what_is, with_moment, without_moment
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
 from blis_tui.debugger.traces import Printout, Tracer, parse_print, printed
@@ -18,6 +20,7 @@ from blis_tui.results.conditions.suggestions import suggestions
 from blis_tui.spec.authoring.provenance import Composed, compose
 from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
+from blis_tui.tui.panes.events import event_text
 from blis_tui.tui.panes.fleet import MEASURES
 from blis_tui.tui.panes.request import ranked_requests
 from blis_tui.tui.view import Selection, View
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from blis_tui.results.conditions.suggestions import Suggestion
 
 _VISITED: Final = 100
+_NAME: Final = 60
+"""Maximum length of the name that a moment has by itself."""
 _ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file has exactly this content (any more)."
 
 
@@ -49,6 +54,7 @@ class DebugSession:
         driver: moves the run.
         selection: what the reader has selected.
         breakpoints: where runs stop.
+        moments: the events that the reader has kept.
         document: the resolved experiment, as soon as it is known.
         summary: the whole run, as soon as it is known.
         printout: an expression at each hit of a breakpoint, if the reader asked for one.
@@ -60,6 +66,7 @@ class DebugSession:
         self.driver = Driver(self.debugger)
         self.selection = Selection()
         self.breakpoints: tuple[Breakpoint, ...] = ()
+        self.moments: tuple[Moment, ...] = ()
         self._watches: tuple[str, ...] = ()
         self._tracer: Tracer | None = None
         self.printout: Printout | None = None
@@ -91,6 +98,8 @@ class DebugSession:
             playing=self.driver.busy,
             checkpoints=debugger.history.events,
             breakpoints=self.breakpoints,
+            moments=self.moments,
+            changed=partial(change_of, debugger=debugger),
             records_of=debugger.records_of,
             checkup=debugger.checkup,
             latencies=debugger.latencies,
@@ -214,6 +223,41 @@ class DebugSession:
         """Disable breakpoints that were to stop only once."""
         done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
         self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
+
+    # ---- moments ----
+
+    def moment_at(self, event: int) -> Moment | None:
+        """Return the moment of an event, if it is kept."""
+        return next((one for one in self.moments if one.event == event), None)
+
+    def name_for(self, event: int) -> str:
+        """Return what a recorded event did in a few words."""
+        text = event_text(self.debugger.tape, event, short=True)
+        return text if len(text) <= _NAME else f"{text[: _NAME - 1].rstrip()}…"
+
+    def keep(self, name: str, note: str) -> None:
+        """Keep the present event, or give its moment another name and note."""
+        tape, event = self.debugger.tape, self.debugger.event
+        self.moments = with_moment(
+            self.moments,
+            Moment(
+                event=event,
+                time_us=time_of(tape, event),
+                what=what_is(tape, event),
+                sentence=event_text(tape, event),
+                sha256=self.experiment.sha256,
+                name=name or self.name_for(event),
+                note=note,
+            ),
+        )
+
+    def rename(self, moment: Moment, name: str, note: str) -> None:
+        """Give a moment another name and note, wherever the reader is."""
+        self.moments = with_moment(self.moments, replace(moment, name=name or moment.name, note=note))
+
+    def forget(self, event: int) -> None:
+        """Remove the moment of an event."""
+        self.moments = without_moment(self.moments, event)
 
     # ---- watches ----
 
@@ -340,4 +384,5 @@ class DebugSession:
             position_event=self.debugger.event,
             breakpoints=tuple((one.text, one.enabled) for one in self.breakpoints),
             layout={**layout, "speed": self.driver.speed.state(), "watches": "\n".join(self.watches)},
+            moments=self.moments,
         )

@@ -6,11 +6,13 @@ Each entry begins with its noun, so that entries of a kind are adjacent.
 from __future__ import annotations
 
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.golden.project import plugins_option
 from blis_tui.spec.library import names
 from blis_tui.tui.actions import ACTIONS, APP, shown_keys
 
@@ -36,6 +38,17 @@ class LoadedBy(NamedTuple):
     overrides: tuple[str, ...] = ()
     """The ``--set`` arguments."""
     seed: int | None = None
+
+    def command(self, event: int, plugins: Iterable[str] = ()) -> str:
+        """Return the shell command that opens the debugger at an event.
+
+        Args:
+            event: its number.
+            plugins: the plug-ins to load, as a user names them.
+        """
+        changed = "".join(f" --set {quote(one)}" for one in self.overrides)
+        seed = "" if self.seed is None else f" --seed {self.seed}"
+        return f"blis-tui tui {quote(self.source)}{changed}{seed}{plugins_option(plugins)} --at {event}"
 
 
 class ComparedFrom(TypedDict, total=False):

@@ -92,7 +92,7 @@ def step_page(
         InputError: the run has no such place.
         SimulationError: it cannot go on.
     """
-    opened = _event_at(experiment, place)
+    opened = event_at(experiment, place)
     session = DebugSession(experiment)
     debugger = session.debugger
     run_to_stop(debugger.seek(max(0, opened - (events if place is None else events // 2))))
@@ -108,7 +108,8 @@ def step_page(
     return _page(printable(experiment.name), about, f"blis-tui tui {printable(source)} --at {opened}", data)
 
 
-def _event_at(experiment: Experiment, place: Place | None) -> int:
+def event_at(experiment: Experiment, place: Place | None) -> int:
+    """Return the event of a place, or the last one. Raises InputError if the run has no such place."""
     debugger = Debugger(experiment)
     stop = run_to_stop(debugger.to_end() if place is None else place.move(debugger))
     if place is not None and stop.reason == "unknown":

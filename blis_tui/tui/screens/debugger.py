@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from dataclasses import asdict, replace
 from functools import partial, partialmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
@@ -12,8 +14,10 @@ from textual.geometry import Offset
 from textual.widgets import Label
 from textual.worker import get_current_worker
 
+from blis_tui._version import ENGINE, __version__
 from blis_tui.base.errors import BlisError, InputError
-from blis_tui.base.units import count_text
+from blis_tui.base.units import count_text, plural
+from blis_tui.debugger.moments import Shown, change_of, report, with_moment
 from blis_tui.debugger.places import parse_instance, parse_place
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
@@ -24,17 +28,26 @@ from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT, TO_END, TO_LAST_CHANGE, TO_NEXT_CHANGE
+from blis_tui.tui.driver import (
+    BACK_TO_BREAKPOINT,
+    GOING,
+    TICK_S,
+    TO_BREAKPOINT,
+    TO_END,
+    TO_LAST_CHANGE,
+    TO_NEXT_CHANGE,
+)
 from blis_tui.tui.panes import PANES
 from blis_tui.tui.panes.breakpoints import Wanted
-from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.events import EventList, full_text
+from blis_tui.tui.panes.moments import MomentWanted
 from blis_tui.tui.panes.pane import KINDS, changes_of, copied, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.panes.values import Arranged
-from blis_tui.tui.screens.export import ExportScreen
+from blis_tui.tui.screens.export import ExportScreen, new_report, picture_name, write_report, zipped
 from blis_tui.tui.screens.stage import SIZES, Arrangement, Stage
-from blis_tui.tui.screens.windows import PromptScreen, Window, read_changes
+from blis_tui.tui.screens.windows import ConfirmScreen, MomentScreen, PromptScreen, Window, read_changes
 from blis_tui.tui.shell import LoadedBy, PaletteEntry, shell
 from blis_tui.tui.view import Picked
 
@@ -47,6 +60,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.moments import Moment
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Printout
     from blis_tui.debugger.why.explanation import Subject
@@ -404,6 +418,10 @@ _NEEDED: Final = {action: info.id for info in PANES for action in info.pane.acti
 """Actions that need a pane which not all experiments have."""
 
 
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 class DebuggerScreen(Asking):
     """A run to step through, play, go back in and ask questions about.
 
@@ -413,6 +431,9 @@ class DebuggerScreen(Asking):
         at: first position: an event, a time or a request.
         breaks: breakpoints to set.
         overrides: the ``--set`` arguments.
+        moments: events that somebody has kept, besides the remembered ones.
+        called: the name by which others open it; empty = ``source``.
+        remembers: whether the last session is restored, and this one saved.
         routes: routing decisions to override, as for ``Simulation``.
 
     Raises:
@@ -428,16 +449,22 @@ class DebuggerScreen(Asking):
         at: str | None = None,
         breaks: Sequence[str] = (),
         overrides: Sequence[str] = (),
+        moments: Sequence[Moment] = (),
+        called: str = "",
+        remembers: bool = True,
         routes: RouteOverrides | None = None,
     ) -> None:
         super().__init__(experiment, source=source, routes=routes)
+        self._called, self._remembers = called, remembers
         self._goal = None if at is None else parse_place(at)
         self._overrides = tuple(overrides)
         self._filter = ""
         self._lost: list[str] = []
         self._absent: dict[str, PaneInfo] | None = None
-        self._remembered = load_session(source)
+        self._remembered = load_session(source) if remembers else Session(source)
         self._restore()
+        for moment in moments:
+            self.session.moments = with_moment(self.session.moments, moment)
         for text in breaks:
             self.session.put(text)
 
@@ -449,6 +476,7 @@ class DebuggerScreen(Asking):
                 self.session.put(text, enabled=enabled)
             except BlisError as error:
                 self._lost.append(f"{text}: {error.message}")
+        self.session.moments = session.moments
         layout = session.layout
         self.session.driver.speed.restore(str(layout.get("speed", "")))
         self.session.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
@@ -505,6 +533,9 @@ class DebuggerScreen(Asking):
         if label == TO_END and remembered.position_event and self._goal is None:
             event = count_text(remembered.position_event)
             self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
+        kept = self.session.moment_at(debugger.event) if label == GOING else None
+        if kept is not None and (changed := change_of(kept, debugger)):
+            self.notify(f"Not what was kept: {changed}.", title=kept.name, severity="warning", markup=False)
 
     def on_unmount(self) -> None:
         """Save the session."""
@@ -512,6 +543,8 @@ class DebuggerScreen(Asking):
 
     def remember(self) -> None:
         """Save the session now, because the terminal may be closed at any moment."""
+        if not self._remembers:
+            return
         problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
@@ -648,6 +681,60 @@ class DebuggerScreen(Asking):
             del watches[place - own]
             self.session.watches = tuple(watches)
         self.remember()
+        self.show_view()
+
+    # ---- moments ----
+
+    def action_moment_keep(self) -> None:
+        """Keep the present event; if it is kept already, edit its moment."""
+        self.halt()
+        session, event = self.session, self.session.debugger.event
+        kept = session.moment_at(event)
+        if kept is not None:
+            self._edit_moment(kept)
+            return
+
+        def keep(given: tuple[str, str] | None) -> None:
+            if given is not None and session.debugger.event == event:
+                session.keep(*given)
+                self._moments_changed(f"Kept: {given[0]}")
+
+        about = full_text(session.debugger.tape, event)
+        self.app.push_screen(MomentScreen("Keep this moment", _sentence(about), name=session.name_for(event)), keep)
+
+    def _edit_moment(self, moment: Moment) -> None:
+        def put(given: tuple[str, str] | None) -> None:
+            if given is not None:
+                self.session.rename(moment, *given)
+                self._moments_changed()
+
+        about = f"Event {count_text(moment.event)}: {moment.sentence}"
+        self.app.push_screen(MomentScreen("Moment", _sentence(about), name=moment.name, note=moment.note), put)
+
+    @on(MomentWanted)
+    def _moment_wanted(self, message: MomentWanted) -> None:
+        moment = self.session.moment_at(message.event)
+        if moment is None:
+            return
+        if message.what == "edit":
+            self._edit_moment(moment)
+            return
+
+        def remove(sure: bool | None) -> None:
+            if sure:
+                self.session.forget(moment.event)
+                self._moments_changed(f"Removed: {moment.name}")
+
+        if moment.note:
+            text = f"{moment.name}\n\n{moment.note}"
+            self.app.push_screen(ConfirmScreen("Remove this moment and its note?", text, doing="removes them"), remove)
+        else:
+            remove(True)
+
+    def _moments_changed(self, said: str = "") -> None:
+        self.remember()
+        if said:
+            self.notify(said, timeout=2, markup=False)
         self.show_view()
 
     def action_run_stop(self) -> None:
@@ -807,8 +894,78 @@ class DebuggerScreen(Asking):
         self.halt()
         breaks = [one.text for one in self.session.breakpoints if one.enabled]
         self.app.push_screen(
-            ExportScreen(self.session.debugger, self.app.export_screenshot, breaks, self.session.printout)
+            ExportScreen(
+                self.session.debugger,
+                self.app.export_screenshot,
+                breaks,
+                self.session.printout,
+                moments=self.session.moments,
+                write_moments=self._write_moments,
+            )
         )
+
+    # ---- the report of moments ----
+
+    def command(self, event: int) -> str:
+        """Return the shell command that opens the debugger at an event; empty if decisions have been overridden."""
+        if self.session.debugger.routes:
+            return ""
+        by = LoadedBy(self._called) if self._called else self.loaded_by
+        return by.command(event, (one.asked for one in self.session.experiment.plugins.origins))
+
+    async def at_rest(self) -> None:
+        """Wait until a move is over and what it leads to is drawn."""
+        while self.session.driver.busy:  # noqa: ASYNC110  (a driver has no event: the clock asks it, too)
+            await asyncio.sleep(TICK_S)
+        for _ in range(2):  # what is laid out the first time may scroll the second time
+            drawn = asyncio.Event()
+            self.call_after_refresh(drawn.set)
+            await drawn.wait()
+
+    async def report_files(self, stem: str) -> dict[str, str]:
+        """Visit each moment and draw it, then come back; return the report and its pictures, by file name."""
+        debugger, arrangement, shown = self.session.debugger, self.arrangement, []
+        here, files = debugger.event, {}
+        for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
+            if "moments" in (arrangement.lower, arrangement.active):
+                self.activate(pane)
+        for moment in self.session.moments:
+            self.go(debugger.seek(moment.event), GOING)
+            await self.at_rest()
+            changed, picture = change_of(moment, debugger), ""
+            if debugger.event == moment.event:
+                picture = picture_name(stem, moment)
+                files[picture] = self.app.export_screenshot()
+            shown.append(Shown(moment=moment, command=self.command(moment.event), picture=picture, changed=changed))
+        self.go(debugger.seek(here), "going back")
+        self.arrangement = arrangement
+        self.place_panes()
+        await self.at_rest()
+        return {f"{stem}.md": report(f"{self.session.experiment.name}: moments", tuple(self._about()), shown), **files}
+
+    def _about(self) -> Iterator[str]:
+        """Yield what a report says about the run."""
+        one = self.session.experiment
+        yield f"Seed {one.seed}, experiment {one.sha256[:12]}, blis-tui {__version__}, engine {ENGINE}."
+        if self.session.debugger.routes:
+            yield "Routing decisions of this run were overridden: no command opens it."
+
+    @work(exclusive=True, group="moments")
+    async def _write_moments(self, name: str) -> None:
+        """Write the report of the moments into the working folder, or send it to the browser."""
+        stem = new_report(name, self.session.moments)
+        files = await self.report_files(stem)
+        if self.app.is_web:
+            self.app.deliver_binary(zipped(files), save_filename=f"{stem}.zip")
+            self.notify(f"{stem}.zip is being sent to your browser.", markup=False)
+            return
+        try:
+            write_report(Path.cwd(), files)
+        except InputError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            pictures = plural(len(files) - 1, "picture")
+            self.notify(f"Written: {Path.cwd() / stem}.md and {pictures}", markup=False)
 
     # ---- the experiment ----
 
@@ -860,11 +1017,13 @@ class DebuggerScreen(Asking):
     # ---- palette ----
 
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
-        """Yield requests by name, the slowest first; the event of a number; breakpoints; panes of plug-ins."""
+        """Yield requests by name, the slowest first; the event of a number; breakpoints; moments; plug-ins' panes."""
         yield from self._places(query)
         for place, one in enumerate(self.session.breakpoints):
             word = "disable" if one.enabled else "enable"
             yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
+        for kept in self.session.moments:
+            yield PaletteEntry("Moment", kept.name, partial(self.go_to_text, str(kept.event)), "Go to its event.")
         for pane in self.panes.values():
             if pane.brought is not None:
                 yield PaletteEntry("Panes", pane.name, partial(self.activate, pane.id), f"{pane.about}.")
