@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -12,11 +13,13 @@ from blis_tui.debugger.history import Stop
 from blis_tui.debugger.moments import Moment, change_of, time_of, what_is, with_moment, without_moment
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
-from blis_tui.debugger.traces import Printout, Tracer, parse_print, printed
+from blis_tui.debugger.traces import AT, Printout, Tracer, parse_print, printed
+from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Subject
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
 from blis_tui.results.conditions.suggestions import suggestions
+from blis_tui.results.record_lines import record_line
 from blis_tui.spec.authoring.provenance import Composed, compose
 from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
@@ -217,7 +220,26 @@ class DebugSession:
 
     def complete_breakpoint(self, text: str) -> Suggestion | None:
         """Return a completion for the text of a breakpoint; None = no known one."""
-        return next(iter(suggestions(text, self.experiment)), None)
+        return next(iter(self.suggestions(text)), None)
+
+    def suggestions(self, text: str, *, watch: bool = False) -> Sequence[Suggestion]:
+        """Return completions for the text of a breakpoint, or of a watch."""
+        found = suggestions(text, self.experiment)
+        return [one for one in found if self._is_watch(one.text)] if watch else found
+
+    def _is_watch(self, text: str) -> bool:
+        try:
+            self.read_watch(text)
+        except BlisError:
+            return False
+        return True
+
+    def print_suggestions(self, text: str) -> Sequence[Suggestion]:
+        """Return completions for what to print, or for where."""
+        figure, at, where = text.partition(AT)
+        if not at:
+            return self.suggestions(text, watch=True)
+        return [replace(one, text=f"{figure}{at}{one.text}") for one in self.suggestions(where)]
 
     def disable_one_shot(self, hits: tuple[Hit, ...]) -> None:
         """Disable breakpoints that were to stop only once."""
@@ -357,6 +379,50 @@ class DebugSession:
             return stop
         yield from debugger.seek(here)
         return Stop("unchanged")
+
+    def explain_key(self, path: str) -> Explanation | None:
+        """Return what a key of the document means; None if it is none, such as a name of the user's own."""
+        from blis_tui.spec.authoring.explain import look_up  # noqa: PLC0415  (only needed for questions)
+
+        try:
+            _, keys = look_up(path, self.experiment.plugins)
+        except BlisError:
+            return None
+        key = keys[0]
+        facts = {
+            "type": key.type,
+            "unit": key.unit,
+            "default": json.dumps(key.default, ensure_ascii=False) if key.has_default else "",
+            "range": key.range,
+        }
+        parts = [
+            Part("The key", rows=tuple(ExplanationRow(name, "", note=(text,)) for name, text in facts.items() if text))
+        ]
+        if key.choices:
+            parts.append(Part("Values", tuple((f"{one.value}: {one.description}",) for one in key.choices)))
+        if key.children:
+            below = key.children.values()
+            parts.append(Part("Keys below", tuple((f"{one.name}: {one.description}",) for one in below)))
+        return Explanation(Subject("key", path), path, key.description, tuple(parts))
+
+    # ---- copies ----
+
+    def as_yaml(self, about: Subject) -> str:
+        """Return what is known of an event, or of a request up to the present position, as YAML."""
+        from yaml import safe_dump  # noqa: PLC0415  (only needed to copy something)
+
+        tape = self.debugger.tape
+        if about.kind == "event":
+            event = int(about.value)
+            known: dict[str, object] = {"event": event, "time_us": time_of(tape, event), "what": what_is(tape, event)}
+            known["did"] = event_text(tape, event)
+            known["records"] = [json.loads(record_line(one)) for one in self.debugger.records_of(event)]
+        else:
+            live = self.debugger.request(about.value)
+            known = {"request": about.value} if live is None else asdict(live)
+            life = tape.life(about.value, self.debugger.event, self.debugger.settled)
+            known["life"] = [{"event": one.event, "time_us": one.time_us, "what": one.what} for one in life]
+        return safe_dump(known, sort_keys=False, allow_unicode=True, width=10_000)
 
     # ---- visited positions ----
 

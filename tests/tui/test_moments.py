@@ -181,7 +181,7 @@ async def test_a_bundle_has_them_wherever_it_is_opened(
             assert [(one.name, one.note) for one in screen.session.moments] == [("look here", "why?")]
             assert what_is(there.debugger.tape, 200) == kept[0].what
             assert screen.session.view().changed(screen.session.moments[0]) == ""
-            assert screen.command(200) == f"blis-tui tui {bundle.name} --at 200"
+            assert screen.command("200") == f"blis-tui tui {bundle.name} --at 200"
 
 
 async def test_an_overridden_decision_has_no_command() -> None:
@@ -191,7 +191,7 @@ async def test_an_overridden_decision_has_no_command() -> None:
     async with app.run_test(size=NARROW) as pilot:
         await app.push_screen(screen)
         await pilot.pause()
-        assert screen.command(3) == ""
+        assert screen.command("3") == ""
         assert any("overridden" in text for text in screen._about())
 
 

@@ -42,7 +42,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
     """Shows an explanation, and those of its references; the result is where the reader wants to go, or None.
 
     Args:
-        debugger: the run, whose position stays.
+        debugger: the run, whose position stays; None = what is explained is no part of one.
         explanation: the first explanation.
         run_waits: whether a run in progress goes on after the window closes.
     """
@@ -66,7 +66,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
     }
     """
 
-    def __init__(self, debugger: Debugger, explanation: Explanation, *, run_waits: bool = False) -> None:
+    def __init__(self, debugger: Debugger | None, explanation: Explanation, *, run_waits: bool = False) -> None:
         super().__init__()
         self._run_waits = run_waits
         self._debugger = debugger
@@ -166,7 +166,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
             self._follow(ref)
 
     def _follow(self, ref: Subject) -> None:
-        explanation = explain(self._debugger, ref)
+        explanation = None if self._debugger is None else explain(self._debugger, ref)
         if explanation is None:
             self.dismiss(ref)
             return

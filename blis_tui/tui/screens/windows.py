@@ -178,7 +178,7 @@ def read_changes(text: str) -> tuple[str, ...]:
     return words
 
 
-class _Completing(Suggester):
+class Completing(Suggester):
     """Suggests the result of a function."""
 
     def __init__(self, complete: Callable[[str], Suggestion | None]) -> None:
@@ -253,7 +253,7 @@ class PromptScreen(Window[str | None]):
             yield Input(
                 value=self._value,
                 placeholder=self._placeholder,
-                suggester=_Completing(self._complete),
+                suggester=Completing(self._complete),
                 select_on_focus=False,
                 compact=True,
             )
