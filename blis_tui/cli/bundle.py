@@ -100,7 +100,9 @@ def bundle(
             f"{_REPORT} for a report"
         )
     if not output.endswith(_SUFFIX) and (breaks or moments):
-        raise click.UsageError("--break and --moments are for bundles: a page has neither, a report all moments")
+        raise click.UsageError(
+            "--break and --moments are for bundles: a page has no breakpoints, a report has all moments"
+        )
     if events is not None and not output.endswith(_PAGE):
         raise click.UsageError(f"--events is for pages (-o NAME{_PAGE}): a bundle holds the whole run")
     try:

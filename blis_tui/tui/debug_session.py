@@ -395,9 +395,8 @@ class DebugSession:
             "default": json.dumps(key.default, ensure_ascii=False) if key.has_default else "",
             "range": key.range,
         }
-        parts = [
-            Part("The key", rows=tuple(ExplanationRow(name, "", note=(text,)) for name, text in facts.items() if text))
-        ]
+        known = tuple(ExplanationRow(name, "", note=(text,)) for name, text in facts.items() if text)
+        parts = [Part("What it takes", rows=known)]
         if key.choices:
             parts.append(Part("Values", tuple((f"{one.value}: {one.description}",) for one in key.choices)))
         if key.children:

@@ -129,8 +129,12 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
         return self._page.mentions[self._chosen].ref
 
     def _destination(self) -> Subject | None:
-        """Return the destination of `g`: the marked reference, else the subject of the explanation."""
-        return self._chosen_ref() or self._explanation.about
+        """Return the destination of `g`: the marked reference, else the subject of the explanation, unless it has none.
+
+        A key of the document has none: it is where it is explained.
+        """
+        about = self._explanation.about
+        return self._chosen_ref() or (None if about.kind == "key" else about)
 
     # ---- references ----
 
