@@ -18,7 +18,6 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import BlisError
-from blis_tui.golden.project import plugins_option
 from blis_tui.results.conditions.suggestions import Suggestion
 from blis_tui.spec.library import names
 from blis_tui.tui.actions import ACTIONS, APP, named, shown_keys
@@ -52,6 +51,8 @@ class LoadedBy(NamedTuple):
             place: an event's number, or what else ``--at`` takes.
             plugins: the plug-ins to load, as a user names them.
         """
+        from blis_tui.golden.project import plugins_option  # noqa: PLC0415  (only needed to write a command)
+
         changed = "".join(f" --set {quote(one)}" for one in self.overrides)
         seed = "" if self.seed is None else f" --seed {self.seed}"
         return f"blis-tui tui {quote(self.source)}{changed}{seed}{plugins_option(plugins)} --at {quote(place)}"
