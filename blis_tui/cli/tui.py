@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.standard_output import late_bound_stderr
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
@@ -31,6 +31,7 @@ from blis_tui.cli.sweep import (
 )
 
 if TYPE_CHECKING:
+    from blis_tui.debugger.moments import Moment
     from blis_tui.model.plug_ins import Registry
     from blis_tui.tui.app import BlisApp
 
@@ -46,6 +47,14 @@ class _Studied:
     jobs: int | None
     early_stop: bool
     store: str | None
+
+
+class _Packed(NamedTuple):
+    """What a bundle adds to an experiment."""
+
+    called: str
+    """The bundle's file."""
+    moments: tuple[Moment, ...]
 
 
 @click.command(cls=Command)
@@ -113,7 +122,10 @@ def tui(
         if of_study or recording:
             raise click.UsageError("a bundle is a single run: options of studies and --twin cannot be used with it")
         with opened(source, known := chosen.known()) as (found, _):
-            _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known)
+            from blis_tui.debugger.moments import from_data  # noqa: PLC0415
+
+            packed = _Packed(source, from_data(found.moments))
+            _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known, packed)
     elif of_study or _is_study(source):
         if of_run:
             raise click.UsageError("--at, --break, --case, --seed and --twin apply to an experiment, not to a study")
@@ -162,6 +174,7 @@ def _show_experiment(
     overrides: tuple[str, ...],
     seed: int | None,
     known: Registry | None,
+    packed: _Packed | None = None,
 ) -> None:
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415
@@ -182,7 +195,17 @@ def _show_experiment(
     Simulation(experiment)  # report errors in its trace or policies here, before the terminal interface starts
     from blis_tui.tui.app import BlisApp, Start  # noqa: PLC0415
 
-    start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
+    called, moments = ("", ()) if packed is None else packed
+    start = Start(
+        experiment=experiment,
+        source=source,
+        at=at,
+        breaks=breaks,
+        overrides=overrides,
+        seed=seed,
+        called=called,
+        moments=moments,
+    )
     _run(BlisApp(start, survive=True))
 
 

@@ -69,6 +69,15 @@ def parse_place(text: str) -> Place:
     return Place(request=text.removeprefix("request ").strip())
 
 
+def place_of_request(name: str) -> str:
+    """Return how the arrival of a request is written as a place."""
+    try:
+        plain = parse_place(name).request == name
+    except InputError:
+        plain = False
+    return name if plain else f"request {name}"
+
+
 def parse_instance(text: str) -> int:
     """Parse the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError if it is none."""
     found = _INSTANCE.match(text.strip())

@@ -1,4 +1,4 @@
-"""What is kept of an experiment between two runs of the program: position, breakpoints and screen layout.
+"""What is kept of an experiment between two runs of the program: position, breakpoints, moments and screen layout.
 
 Each experiment has one small file in the user's state folder, never beside the experiment. A missing or damaged file
 only loses what it held; a folder that cannot be written only causes a message.
@@ -18,10 +18,13 @@ from platformdirs import user_state_dir
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.input_files import read_input
+from blis_tui.debugger.moments import from_data, to_data
 from blis_tui.output.result_files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from blis_tui.debugger.moments import Moment
 
 STATE_VARIABLE: Final = "BLIS_TUI_STATE_DIR"
 """Environment variable that overrides the user's state folder."""
@@ -44,6 +47,8 @@ class Session:
     """Text of each breakpoint, and whether it is enabled."""
     layout: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Screen layout by name: the active tab, the speed and so on."""
+    moments: tuple[Moment, ...] = ()
+    """The events that the reader has kept, in order."""
     problem: str = field(default="", compare=False)
     """A sentence saying what was lost and why; empty if nothing was."""
 
@@ -110,8 +115,12 @@ def _session(source: str, data: Mapping[str, object]) -> Session:
     layout = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
     if len(layout) < len(values):
         lost.append("some of the layout")
+    kept = data.get("moments", [])
+    moments = from_data(kept) if isinstance(kept, list) else ()
+    if not isinstance(kept, list) or len(moments) < len(kept):
+        lost.append("some moments")
     problem = f"The last session was restored without {', '.join(lost)}: its file is damaged." if lost else ""
-    return Session(source, position, breakpoints, layout, problem)
+    return Session(source, position, breakpoints, layout, moments, problem)
 
 
 def _breakpoint(entry: object) -> tuple[str, bool] | None:
@@ -131,6 +140,7 @@ def save(session: Session) -> str:
         "position_event": session.position_event,
         "breakpoints": [{"text": text, "enabled": enabled} for text, enabled in session.breakpoints],
         "layout": dict(session.layout),
+        "moments": to_data(session.moments),
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

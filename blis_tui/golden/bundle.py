@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from io import RawIOBase
 
-    from blis_tui.base.source import Document
+    from blis_tui.base.source import Document, Json
     from blis_tui.golden.case import Case
     from blis_tui.golden.golden_store import Golden
     from blis_tui.model import Experiment
@@ -83,6 +83,8 @@ class Bundle:
     """Position to open first, in the form of `--at`."""
     breaks: tuple[str, ...]
     """Breakpoints to set."""
+    moments: tuple[object, ...]
+    """The moments that a reader has kept, as the debugger reads them."""
     golden: Golden
     """The results in the bundle."""
 
@@ -95,6 +97,7 @@ def pack(
     seed: int | None = None,
     at: str | None = None,
     breaks: Sequence[str] = (),
+    moments: Sequence[Json] = (),
     plugins: Registry | None = None,
     accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
     go_on: Callable[[Simulation], bool] | None = None,
@@ -108,6 +111,7 @@ def pack(
         seed: replaces the document's.
         at: position to open first.
         breaks: breakpoints to set.
+        moments: events that a reader has kept, as the debugger writes them.
         plugins: plug-ins that the experiment may name.
         accept: called with the results before anything is written; may raise.
         go_on: called now and then; may raise to stop the run.
@@ -124,7 +128,8 @@ def pack(
     name = trace_name(experiment)
     composed = compose(source, overrides=overrides, seed=seed, plugins=plugins, trace_name=name)
     with atomic_bytes(target) as out:
-        return write_bundle(out, experiment, composed.to_yaml(), at=at, breaks=breaks, accept=accept, go_on=go_on)
+        how = (out, experiment, composed.to_yaml())
+        return write_bundle(*how, at=at, breaks=breaks, moments=moments, accept=accept, go_on=go_on)
 
 
 def trace_name(experiment: Experiment) -> str:
@@ -140,6 +145,7 @@ def write_bundle(
     *,
     at: str | None = None,
     breaks: Sequence[str] = (),
+    moments: Sequence[Json] = (),
     accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
     go_on: Callable[[Simulation], bool] | None = None,
 ) -> int:
@@ -151,6 +157,7 @@ def write_bundle(
         text: the experiment as a document, with its trace named as by :func:`trace_name`.
         at: as for :func:`pack`.
         breaks: valid breakpoints, otherwise as for :func:`pack`.
+        moments: as for :func:`pack`.
         accept: as for :func:`pack`.
         go_on: as for :func:`pack`.
 
@@ -170,8 +177,9 @@ def write_bundle(
         golden = produce(load(Path(folder) / spec, plugins=experiment.plugins), spec=spec, case=DEFAULT, go_on=go_on)
         accept(golden, experiment)
         files = GoldenFiles(Path(_GOLDENS), experiment.name)
+        about: dict[str, Json] = {"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}
         members = {
-            _ABOUT: to_json({"format": FORMAT, "spec": spec, "at": at, "breaks": list(breaks)}),
+            _ABOUT: to_json(about | ({"moments": list(moments)} if moments else {})),
             "pytest.ini": _PYTEST,
             spec: text,
             files.file(HEADER).as_posix(): golden.header(),
@@ -282,12 +290,14 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
         said = about.get("format") if isinstance(about, dict) else None
         raise _foreign(path, f"it has format {said!r}" if said is not None else f"it has no {_ABOUT}")
     name, at, breaks = about.get("spec"), about.get("at"), about.get("breaks", [])
+    moments = about.get("moments", [])
     if (
         not isinstance(name, str)
         or _SPEC.fullmatch(name) is None
         or not (at is None or isinstance(at, str))
         or not isinstance(breaks, list)
         or not all(isinstance(one, str) for one in breaks)
+        or not isinstance(moments, list)
     ):
         raise _foreign(path, f"what {_ABOUT} says is not understood")
     spec = folder / name
@@ -298,7 +308,16 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
         raise _foreign(path, "it holds no experiment")
     (case,) = cases
     files = files_of(spec, case.name, folder=folder / _GOLDENS, root=folder)
-    return Bundle(source=path, spec=spec, case=case, files=files, golden=files.read(), at=at, breaks=tuple(breaks))
+    return Bundle(
+        source=path,
+        spec=spec,
+        case=case,
+        files=files,
+        golden=files.read(),
+        at=at,
+        breaks=tuple(breaks),
+        moments=tuple(moments),
+    )
 
 
 def _outside(document: Document) -> str:

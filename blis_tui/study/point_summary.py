@@ -66,6 +66,14 @@ def study_front(
     return tuple(one for members in _by_load(study, points).values() for one in pareto_front(members, wanted))
 
 
+def beaten_by(study: Study, points: Sequence[PointSummary], one: PointSummary) -> tuple[PointSummary, ...]:
+    """Return the points that keep one off the front: as good in each objective, better in one, with the same load."""
+    rivals = next(members for members in _by_load(study, [one, *points]).values() if one in members)
+    mine = _place(one, study.objectives)
+    places = [(other, _place(other, study.objectives)) for other in rivals if other is not one]
+    return tuple(other for other, place in places if place and mine and _dominates(place, mine))
+
+
 def cost_of(points: Sequence[PointSummary]) -> str:
     """Return the figure by which the points' costs are compared."""
     done = [one for one in points if one.status == "done"]
@@ -171,12 +179,7 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     """
     if not objectives:
         return ()
-    placed: list[tuple[tuple[float, ...], PointSummary]] = []
-    for one in points:
-        values = [one.mean(objective.metric) for objective in objectives]
-        if one.ok is not False and one.status == "done" and None not in values:
-            signed = zip(values, objectives, strict=True)
-            placed.append((tuple(-v if o.goal == "max" else v for v, o in signed if v is not None), one))
+    placed = [(place, one) for one in points if (place := _place(one, objectives))]
     placed.sort(key=lambda pair: pair[0])
     front: list[PointSummary] = []
     kept: list[tuple[float, ...]] = []
@@ -187,6 +190,15 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
             kept.append(place)
         front.append(one)
     return tuple(front)
+
+
+def _place(one: PointSummary, objectives: Sequence[Objective]) -> tuple[float, ...]:
+    """Return a point's objectives, all of which should be small; empty if it cannot be on the front."""
+    values = [one.mean(objective.metric) for objective in objectives]
+    if one.ok is False or one.status != "done" or None in values:
+        return ()
+    signed = zip(values, objectives, strict=True)
+    return tuple(-value if objective.goal == "max" else value for value, objective in signed if value is not None)
 
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

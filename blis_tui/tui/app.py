@@ -15,13 +15,14 @@ from weakref import WeakKeyDictionary
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.text import Text
-from textual import work
+from textual import on, work
 from textual._context import active_message_pump
 from textual.actions import parse
 from textual.binding import Binding
-from textual.command import CommandList, CommandPalette
+from textual.command import CommandInput, CommandList, CommandPalette
 from textual.filter import LineFilter
 from textual.theme import ThemeProvider
+from textual.widgets import Input
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError
@@ -29,9 +30,9 @@ from blis_tui.base.standard_output import Printed, Stream
 from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.screens.observing import ObservingStart
-from blis_tui.tui.screens.windows import SmallScreen, is_too_small
+from blis_tui.tui.screens.windows import Completing, SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
-from blis_tui.tui.shell import Commands, LoadedBy
+from blis_tui.tui.shell import CommandLine, Commands, LoadedBy
 from blis_tui.tui.typed import OrderedInputApp
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ if TYPE_CHECKING:
 
     from textual.actions import ActionParseResult
     from textual.color import Color
+    from textual.command import Provider
     from textual.dom import DOMNode
     from textual.events import Resize
     from textual.notifications import Notify
     from textual.screen import Screen
 
     from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.debugger.moments import Moment
     from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
@@ -101,6 +104,12 @@ class Start:
     seed: int | None = None
     routes: RouteOverrides | None = None
     """Routing decisions to override."""
+    moments: tuple[Moment, ...] = ()
+    """Events that somebody has kept, besides the reader's own."""
+    called: str = ""
+    """The name by which others open it, if that is not its source: the file of a bundle."""
+    remembers: bool = True
+    """Whether the last session is restored, and this one saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +135,58 @@ class TwinStart:
 
 
 class _Palette(CommandPalette):
-    """Textual's palette; its list has no lines to move by until it has been drawn."""
+    """Textual's palette, in which commands can also be typed.
+
+    Its list has no lines to move by until it has been drawn, and lags behind the keys: a whole command is run as it was
+    typed, whatever the list shows.
+
+    Args:
+        line: what can be typed; None = only what the list has.
+        text: what is typed already.
+    """
+
+    BINDINGS: ClassVar = [Binding("tab", "complete", "complete", show=False, priority=True)]
+
+    def __init__(
+        self,
+        line: CommandLine | None = None,
+        text: str = "",
+        *,
+        providers: Sequence[type[Provider]] | None = None,
+        placeholder: str = "",
+    ) -> None:
+        super().__init__(providers=providers, placeholder=placeholder)
+        self._line, self._text = line, text
+
+    def on_mount(self) -> None:
+        """Complete what is typed."""
+        field = self.query_one(CommandInput)
+        if self._line is not None:
+            field.suggester = Completing(self._line.complete)
+        if self._text:
+            field.value = self._text
+            field.action_end()
+
+    def action_complete(self) -> None:
+        """Accept the completion."""
+        field = self.query_one(CommandInput)
+        field.action_end()
+        field.action_cursor_right()
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        """Run what was typed, unless another line of the list was chosen."""
+        entry = None if self._line is None or self.query_one(CommandList).highlighted else self._line.typed(event.value)
+        if entry is None or self._line is None:
+            return
+        event.stop()
+        event.prevent_default()
+        if entry.problem:
+            self.app.notify(entry.problem, title=entry.text, severity="error", markup=False)
+            return
+        self._cancel_gather_commands()
+        self.dismiss()
+        self.app.call_later(self._line.runs(entry))
 
     def _action_command_list(self, action: str) -> None:
         if action == "select" or self.query_one(CommandList).size.height:
@@ -269,6 +329,9 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
                 at=start.at,
                 breaks=start.breaks,
                 overrides=start.overrides,
+                moments=start.moments,
+                called=start.called,
+                remembers=start.remembers,
                 **({} if start.routes is None else {"routes": start.routes}),
             )
         except BlisError as error:
@@ -425,10 +488,18 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Show the palette. Unlike Textual's it has no ID, since the one before may not be gone yet."""
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(_Palette())
+        self.open_palette()
 
     action_app_palette = action_command_palette
+
+    def open_palette(self, text: str = "") -> None:
+        """Show the palette, with a text to go on with."""
+        if isinstance(self.screen, CommandPalette):  # called from the palette, which is about to close
+            if text:
+                self.set_timer(0.05, partial(self.open_palette, text))
+            return
+        line = CommandLine(self, self.screen)
+        self.push_screen(_Palette(line, text, placeholder="A command, a pane, a request, an event …"))
 
     def action_app_theme(self) -> None:
         """Show the palette of themes."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
 from textual.style import Style
@@ -16,7 +17,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.tui.actions import ACTIONS, APP, shown_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from textual.events import Click
     from textual.geometry import Size
@@ -133,7 +134,15 @@ def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[Placed
 
     If not even these fit, only the active tab has a name, the others their keys.
     """
-    for short, gap, lines in ((False, 3, 1), (True, 2, 1), (True, 1, 1), (False, 2, 2), (True, 2, 2), (True, 1, 2)):
+    for short, gap, lines in (
+        (False, 3, 1),
+        (False, 2, 1),
+        (True, 2, 1),
+        (True, 1, 1),
+        (False, 2, 2),
+        (True, 2, 2),
+        (True, 1, 2),
+    ):
         labels = [tab.label(short=short) for tab in tabs]
         found = _lined_up(labels, gap, width) if lines == 1 else _balanced(labels, gap, width)
         if found and lines <= rows:
@@ -218,6 +227,12 @@ class TabBar(Widget):
     @property
     def _rows(self) -> int:
         return 2 if self.app.size.height >= _ROOMY else 1
+
+    def places(self) -> Iterator[tuple[str, Region]]:
+        """Yield the panes, and where their tabs are on the screen."""
+        left, top = self.region.offset
+        for one in place_tabs(self.tabs, self.size.width, self._rows):
+            yield one.tab.pane.id, Region(left + one.column, top + one.row, len(one.label), 1)
 
     def on_click(self, event: Click) -> None:
         """Go to the clicked pane."""

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Stop
+from blis_tui.debugger.moments import Moment, change_of, time_of, what_is, with_moment, without_moment
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
-from blis_tui.debugger.traces import Printout, Tracer, parse_print, printed
+from blis_tui.debugger.traces import AT, Printout, Tracer, parse_print, printed
+from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Subject
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
 from blis_tui.results.conditions.suggestions import suggestions
+from blis_tui.results.record_lines import record_line
 from blis_tui.spec.authoring.provenance import Composed, compose
 from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
+from blis_tui.tui.panes.events import event_text
 from blis_tui.tui.panes.fleet import MEASURES
 from blis_tui.tui.panes.request import ranked_requests
 from blis_tui.tui.view import Selection, View
@@ -38,6 +44,8 @@ if TYPE_CHECKING:
     from blis_tui.results.conditions.suggestions import Suggestion
 
 _VISITED: Final = 100
+_NAME: Final = 60
+"""Maximum length of the name that a moment has by itself."""
 _ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file has exactly this content (any more)."
 
 
@@ -49,6 +57,7 @@ class DebugSession:
         driver: moves the run.
         selection: what the reader has selected.
         breakpoints: where runs stop.
+        moments: the events that the reader has kept.
         document: the resolved experiment, as soon as it is known.
         summary: the whole run, as soon as it is known.
         printout: an expression at each hit of a breakpoint, if the reader asked for one.
@@ -60,6 +69,7 @@ class DebugSession:
         self.driver = Driver(self.debugger)
         self.selection = Selection()
         self.breakpoints: tuple[Breakpoint, ...] = ()
+        self.moments: tuple[Moment, ...] = ()
         self._watches: tuple[str, ...] = ()
         self._tracer: Tracer | None = None
         self.printout: Printout | None = None
@@ -91,6 +101,8 @@ class DebugSession:
             playing=self.driver.busy,
             checkpoints=debugger.history.events,
             breakpoints=self.breakpoints,
+            moments=self.moments,
+            changed=partial(change_of, debugger=debugger),
             records_of=debugger.records_of,
             checkup=debugger.checkup,
             latencies=debugger.latencies,
@@ -208,12 +220,66 @@ class DebugSession:
 
     def complete_breakpoint(self, text: str) -> Suggestion | None:
         """Return a completion for the text of a breakpoint; None = no known one."""
-        return next(iter(suggestions(text, self.experiment)), None)
+        return next(iter(self.suggestions(text)), None)
+
+    def suggestions(self, text: str, *, watch: bool = False) -> Sequence[Suggestion]:
+        """Return completions for the text of a breakpoint, or of a watch."""
+        found = suggestions(text, self.experiment)
+        return [one for one in found if self._is_watch(one.text)] if watch else found
+
+    def _is_watch(self, text: str) -> bool:
+        try:
+            self.read_watch(text)
+        except BlisError:
+            return False
+        return True
+
+    def print_suggestions(self, text: str) -> Sequence[Suggestion]:
+        """Return completions for what to print, or for where."""
+        figure, at, where = text.partition(AT)
+        if not at:
+            return self.suggestions(text, watch=True)
+        return [replace(one, text=f"{figure}{at}{one.text}") for one in self.suggestions(where)]
 
     def disable_one_shot(self, hits: tuple[Hit, ...]) -> None:
         """Disable breakpoints that were to stop only once."""
         done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
         self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
+
+    # ---- moments ----
+
+    def moment_at(self, event: int) -> Moment | None:
+        """Return the moment of an event, if it is kept."""
+        return next((one for one in self.moments if one.event == event), None)
+
+    def name_for(self, event: int) -> str:
+        """Return what a recorded event did in a few words."""
+        text = event_text(self.debugger.tape, event, short=True)
+        return text if len(text) <= _NAME else f"{text[: _NAME - 1].rstrip()}…"
+
+    def keep(self, name: str, note: str) -> None:
+        """Keep the present event, or give its moment another name and note."""
+        tape, event = self.debugger.tape, self.debugger.event
+        self.moments = with_moment(
+            self.moments,
+            Moment(
+                event=event,
+                time_us=time_of(tape, event),
+                what=what_is(tape, event),
+                sentence=event_text(tape, event),
+                sha256=self.experiment.sha256,
+                name=name or self.name_for(event),
+                note=note,
+            ),
+        )
+
+    def rename(self, moment: Moment, name: str, note: str) -> None:
+        """Give a moment another name and note, wherever the reader is."""
+        self.moments = with_moment(self.moments, replace(moment, name=name or moment.name, note=note))
+
+    def forget(self, event: int) -> None:
+        """Remove the moment of an event."""
+        self.moments = without_moment(self.moments, event)
 
     # ---- watches ----
 
@@ -314,6 +380,49 @@ class DebugSession:
         yield from debugger.seek(here)
         return Stop("unchanged")
 
+    def explain_key(self, path: str) -> Explanation | None:
+        """Return what a key of the document means; None if it is none, such as a name of the user's own."""
+        from blis_tui.spec.authoring.explain import look_up  # noqa: PLC0415  (only needed for questions)
+
+        try:
+            _, keys = look_up(path, self.experiment.plugins)
+        except BlisError:
+            return None
+        key = keys[0]
+        facts = {
+            "type": key.type,
+            "unit": key.unit,
+            "default": json.dumps(key.default, ensure_ascii=False) if key.has_default else "",
+            "range": key.range,
+        }
+        known = tuple(ExplanationRow(name, "", note=(text,)) for name, text in facts.items() if text)
+        parts = [Part("What it takes", rows=known)]
+        if key.choices:
+            parts.append(Part("Values", tuple((f"{one.value}: {one.description}",) for one in key.choices)))
+        if key.children:
+            below = key.children.values()
+            parts.append(Part("Keys below", tuple((f"{one.name}: {one.description}",) for one in below)))
+        return Explanation(Subject("key", path), path, key.description, tuple(parts))
+
+    # ---- copies ----
+
+    def as_yaml(self, about: Subject) -> str:
+        """Return what is known of an event, or of a request up to the present position, as YAML."""
+        from yaml import safe_dump  # noqa: PLC0415  (only needed to copy something)
+
+        tape = self.debugger.tape
+        if about.kind == "event":
+            event = int(about.value)
+            known: dict[str, object] = {"event": event, "time_us": time_of(tape, event), "what": what_is(tape, event)}
+            known["did"] = event_text(tape, event)
+            known["records"] = [json.loads(record_line(one)) for one in self.debugger.records_of(event)]
+        else:
+            live = self.debugger.request(about.value)
+            known = {"request": about.value} if live is None else asdict(live)
+            life = tape.life(about.value, self.debugger.event, self.debugger.settled)
+            known["life"] = [{"event": one.event, "time_us": one.time_us, "what": one.what} for one in life]
+        return safe_dump(known, sort_keys=False, allow_unicode=True, width=10_000)
+
     # ---- visited positions ----
 
     def leave(self) -> None:
@@ -340,4 +449,5 @@ class DebugSession:
             position_event=self.debugger.event,
             breakpoints=tuple((one.text, one.enabled) for one in self.breakpoints),
             layout={**layout, "speed": self.driver.speed.state(), "watches": "\n".join(self.watches)},
+            moments=self.moments,
         )

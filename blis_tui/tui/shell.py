@@ -1,18 +1,26 @@
-"""The application as screens see it, and the entries of its command palette.
+"""The application as screens see it, and the commands of its palette: what can be chosen there, and what can be typed.
 
-Each entry begins with its noun, so that entries of a kind are adjacent.
+Each entry begins with its noun, so that entries of a kind are adjacent. What is typed is an entry's command, such as a
+pane or an action; a verb with what it is about, such as ``break preemptions > 0``; or whatever the screen knows by that
+name.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from inspect import isawaitable
+from itertools import islice
+from shlex import quote
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
+from rich.markup import escape
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import BlisError
+from blis_tui.results.conditions.suggestions import Suggestion
 from blis_tui.spec.library import names
-from blis_tui.tui.actions import ACTIONS, APP, shown_keys
+from blis_tui.tui.actions import ACTIONS, APP, named, shown_keys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -21,7 +29,6 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from blis_tui.base.errors import BlisError
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.model import Experiment
     from blis_tui.tui.actions import Action
@@ -36,6 +43,19 @@ class LoadedBy(NamedTuple):
     overrides: tuple[str, ...] = ()
     """The ``--set`` arguments."""
     seed: int | None = None
+
+    def command(self, place: str, plugins: Iterable[str] = ()) -> str:
+        """Return the shell command that opens the debugger at a place.
+
+        Args:
+            place: an event's number, or what else ``--at`` takes.
+            plugins: the plug-ins to load, as a user names them.
+        """
+        from blis_tui.golden.project import plugins_option  # noqa: PLC0415  (only needed to write a command)
+
+        changed = "".join(f" --set {quote(one)}" for one in self.overrides)
+        seed = "" if self.seed is None else f" --seed {self.seed}"
+        return f"blis-tui tui {quote(self.source)}{changed}{seed}{plugins_option(plugins)} --at {quote(place)}"
 
 
 class ComparedFrom(TypedDict, total=False):
@@ -74,6 +94,9 @@ class Shell(Protocol):
     def reopen_experiment(self, source: str, at: str | None = None) -> object:
         """Load an experiment again, and return to the same position."""
 
+    def open_palette(self, text: str = "") -> None:
+        """Show the palette, with a text to go on with."""
+
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
         """Show why an experiment cannot be opened, with a way to try again."""
 
@@ -95,7 +118,7 @@ class Shell(Protocol):
         """Run an action as if its key had been pressed."""
 
 
-def shell(app: App[object]) -> Shell:
+def shell(app: App[object] | App[None]) -> Shell:
     """Return the application, which is always one of ours."""
     return cast("Shell", app)
 
@@ -108,11 +131,57 @@ class PaletteEntry:
     text: str
     run: Callable[[], object | Awaitable[object]]
     help: str = ""
+    commands: tuple[str, ...] = ()
+    """What else can be typed for it, besides its title."""
+    problem: str = ""
+    """Why it cannot be run as it was typed; empty = it can."""
 
     @property
     def title(self) -> str:
         """The text that is shown and searched."""
         return f"{self.noun}: {self.text}"
+
+    def is_typed(self, text: str) -> bool:
+        """Return whether a text is one of its commands, in any case."""
+        return any(text.lower() == one.lower() for one in (*self.commands, self.title))
+
+
+def _no_completion(_text: str) -> Iterator[Suggestion]:
+    return iter(())
+
+
+def _valid(_text: str) -> None:
+    return None
+
+
+class Verb(NamedTuple):
+    """A command that takes a text: ``break preemptions > 0``."""
+
+    word: str
+    about: str
+    """What it does, as a sentence."""
+    run: Callable[[str], object]
+    check: Callable[[str], object] = _valid
+    """Raises BlisError if a text is invalid."""
+    complete: Callable[[str], Iterable[Suggestion]] = _no_completion
+    """Returns completions of a text."""
+    asks: str = ""
+    """The action that asks for the text; empty = nothing does."""
+
+    def problem(self, text: str) -> str:
+        """Return why it cannot take a text; empty = it can."""
+        try:
+            self.check(text)
+        except BlisError as error:
+            return str(error).splitlines()[0]
+        return ""
+
+
+def completed(typed: str, words: Iterable[tuple[str, str]]) -> Iterator[Suggestion]:
+    """Yield words, given with their meanings, that begin as a text does."""
+    for word, meaning in words:
+        if word != typed and word.lower().startswith(typed.lower()):
+            yield Suggestion(word, word, meaning)
 
 
 @runtime_checkable
@@ -124,58 +193,184 @@ class HasPalette(Protocol):
         ...
 
 
-class Commands(Provider):
-    """All entries in one order: the screen's actions, its own entries, documents, themes."""
+@runtime_checkable
+class HasVerbs(Protocol):
+    """A screen with verbs of its own, and with things that can be gone to by name."""
 
-    _documents: tuple[PaletteEntry, ...] = ()
+    def palette_verbs(self) -> Iterable[Verb]:
+        """Return its verbs."""
+        ...
 
-    async def startup(self) -> None:
-        """Collect the names of experiments and studies, once."""
-        app = self._app
-        self._documents = tuple(
-            PaletteEntry("Open", name, partial(app.open_experiment, name), "Open it in the debugger.")
-            for name in names("Experiment", app.folder)
-        ) + tuple(
-            PaletteEntry("Study", name, partial(app.open_study, name), "Show its points and the front among them.")
-            for name in names("Study", app.folder)
-        )
+    def palette_names(self, start: str) -> Iterable[tuple[str, str]]:
+        """Yield names that begin so, and what they are; a few dozen at most."""
+        ...
 
-    async def discover(self) -> Hits:
-        """Yield the actions, which are offered before anything is typed."""
-        for entry in self._actions():
-            yield DiscoveryHit(entry.title, entry.run, help=entry.help or None)
+    def palette_named(self, text: str) -> PaletteEntry | None:
+        """Return what goes to the thing of a name; None = there is none."""
+        ...
 
-    async def search(self, query: str) -> Hits:
-        """Yield every match."""
-        matcher = self.matcher(query)
-        for entry in self._all(query):
-            score = matcher.match(entry.title)
-            if score > 0:
-                yield Hit(score, matcher.highlight(entry.title), entry.run, text=entry.title, help=entry.help or None)
 
-    @property
-    def _app(self) -> Shell:
-        return shell(self.app)
+_COMPLETIONS: Final = 8
+"""Maximum number of completions that the list shows."""
 
-    def _all(self, query: str) -> Iterator[PaletteEntry]:
-        yield from self._actions()
-        if isinstance(self.screen, HasPalette):
-            yield from self.screen.palette_entries(query)
-        yield from self._documents
-        for name in self._app.theme_names():
-            yield PaletteEntry("Theme", name, partial(setattr, self.app, "theme", name))
 
-    def _actions(self) -> Iterator[PaletteEntry]:
-        app, screen = self._app, self.screen
+class CommandLine:
+    """What can be typed and chosen on a screen."""
+
+    def __init__(self, app: App[None], screen: Screen[object]) -> None:
+        self._app, self._screen = app, screen
+        self._documents: tuple[PaletteEntry, ...] | None = None
+
+    # ---- what there is ----
+
+    def actions(self) -> Iterator[PaletteEntry]:
+        """Yield the actions that the screen can run now."""
+        app, screen = shell(self._app), self._screen
         for scope in dict.fromkeys((app.scope_of(screen), APP)):
             for action in ACTIONS:
                 if action.scope == scope and action.name != "app.palette" and app.is_usable(action, screen):
-                    yield PaletteEntry(action.group, action.title, self._running(action), self._about(action))
+                    run = partial(app.perform, action, screen)
+                    yield PaletteEntry(action.group, action.title, run, self._about(action), _typed_for(action))
 
     def _about(self, action: Action) -> str:
-        keys = shown_keys(self._app.keymap.keys[action.name])
+        keys = shown_keys(shell(self._app).keymap.keys[action.name])
         return f"{action.help}  ({keys})" if keys else action.help
 
-    def _running(self, action: Action) -> Callable[[], Awaitable[object]]:
-        app, screen = self._app, self.screen
-        return lambda: app.perform(action, screen)
+    def entries(self, query: str) -> Iterator[PaletteEntry]:
+        """Yield all entries in one order: the screen's actions, its own entries, documents, themes."""
+        yield from self.actions()
+        if isinstance(self._screen, HasPalette):
+            yield from self._screen.palette_entries(query)
+        if self._documents is None:
+            self._documents = tuple(self._read_documents())
+        yield from self._documents
+        for name in shell(self._app).theme_names():
+            yield PaletteEntry("Theme", name, partial(setattr, self._app, "theme", name), commands=(f"theme {name}",))
+
+    def _read_documents(self) -> Iterator[PaletteEntry]:
+        app = shell(self._app)
+        for name in names("Experiment", app.folder):
+            run = partial(app.open_experiment, name)
+            yield PaletteEntry("Open", name, run, "Open it in the debugger.", (f"open {name}",))
+        for name in names("Study", app.folder):
+            run = partial(app.open_study, name)
+            yield PaletteEntry("Study", name, run, "Show its points and the front among them.", (f"study {name}",))
+
+    def _verbs(self) -> Iterator[Verb]:
+        if isinstance(self._screen, HasVerbs):
+            yield from self._screen.palette_verbs()
+        yield Verb("open", "Open an experiment in the debugger.", shell(self._app).open_experiment)
+        yield Verb("study", "Show the points of a study.", shell(self._app).open_study)
+
+    # ---- what is typed ----
+
+    def typed(self, text: str) -> PaletteEntry | None:
+        """Return what a whole text means; None = nothing by itself."""
+        text = text.strip().removeprefix(":").strip()
+        word, _, rest = text.partition(" ")
+        for verb in self._verbs():
+            if verb.word == word and rest.strip():
+                run = partial(verb.run, rest.strip())
+                return PaletteEntry("Command", text, run, verb.about, problem=verb.problem(rest.strip()))
+            if verb.word == word and verb.asks:
+                action = named(verb.asks)
+                return PaletteEntry(
+                    "Command", text, partial(shell(self._app).perform, action, self._screen), verb.about
+                )
+        if not text:
+            return None
+        known = self._screen.palette_named(text) if isinstance(self._screen, HasVerbs) else None
+        return known or next((one for one in self.entries(text) if one.is_typed(text)), None)
+
+    def completions(self, text: str) -> Iterator[Suggestion]:
+        """Yield whole texts that begin with this one."""
+        begun = text.lstrip().removeprefix(":").lstrip()
+        word, blank, rest = begun.partition(" ")
+        if not begun:
+            return
+        for verb in self._verbs():
+            if blank and verb.word == word:
+                for one in verb.complete(rest.lstrip()):
+                    yield Suggestion(f"{word} {one.text}", one.word, one.meaning)
+        yield from completed(begun, ((f"{verb.word} ", verb.about) for verb in self._verbs()))
+        if isinstance(self._screen, HasVerbs):
+            yield from completed(begun, self._screen.palette_names(begun))
+        known = ((command, one.help) for one in self.entries(begun) for command in one.commands)
+        yield from completed(begun, known)
+
+    def complete(self, text: str) -> Suggestion | None:
+        """Return the first completion, in the reader's own spelling so far."""
+        found = next(self.completions(text), None)
+        if found is None:
+            return None
+        lead = len(text) - len(text.lstrip().removeprefix(":").lstrip())
+        return Suggestion(text + found.text[len(text) - lead :], found.word, found.meaning)
+
+    def hits(self, query: str) -> Iterator[tuple[PaletteEntry, str]]:
+        """Yield what a text means and how verbs go on, each with the text that it would be typed as."""
+        entry = self.typed(query)
+        if entry is not None:
+            yield entry, query
+        for one in islice(self.completions(query), _COMPLETIONS):
+            word, _, rest = one.text.partition(" ")
+            if any(verb.word == word for verb in self._verbs()):
+                again = partial(shell(self._app).open_palette, one.text)
+                whole = self.typed(one.text) if rest.strip() else None
+                run = again if whole is None or whole.problem else whole.run
+                yield PaletteEntry("Command", one.text.strip(), run, one.meaning), one.text
+
+    def runs(self, entry: PaletteEntry) -> Callable[[], Awaitable[None]]:
+        """Return what runs an entry, and tells of errors."""
+        return partial(_run, self._app, entry)
+
+
+async def _run(app: App[None], entry: PaletteEntry) -> None:
+    problem = entry.problem
+    try:
+        result = None if problem else entry.run()
+        if isawaitable(result):
+            await result
+    except BlisError as error:
+        problem = str(error)
+    if problem:
+        app.notify(problem, title=entry.text, severity="error", markup=False)
+
+
+def _typed_for(action: Action) -> tuple[str, ...]:
+    """Return what can be typed for an action: its name, its title, a pane's own name."""
+    kind, _, rest = action.name.partition(".")
+    return (action.name, action.title, *((rest, action.title.partition(": ")[2]) if kind == "pane" else ()))
+
+
+class Commands(Provider):
+    """The palette's list: what the typed text means, how it can go on, and whatever matches it."""
+
+    _line: CommandLine
+
+    async def startup(self) -> None:
+        """Begin with the screen below the palette."""
+        self._line = CommandLine(cast("App[None]", self.app), self.screen)
+
+    async def discover(self) -> Hits:
+        """Yield the actions, which are offered before anything is typed."""
+        for entry in self._line.actions():
+            yield DiscoveryHit(entry.title, self._line.runs(entry), help=entry.help or None)
+
+    async def search(self, query: str) -> Hits:
+        """Yield what the text means, then every match."""
+        line, matcher = self._line, self.matcher(query)
+        shown: set[str] = set()
+        for place, (entry, text) in enumerate(line.hits(query)):
+            if entry.title not in shown:
+                shown.add(entry.title)
+                about = f"✗ {entry.problem}" if entry.problem else entry.help
+                yield Hit(_FIRST - place, escape(entry.title), line.runs(entry), text=text, help=escape(about) or None)
+        for entry in line.entries(query):
+            score = matcher.match(entry.title)
+            if score > 0 and entry.title not in shown:
+                title = matcher.highlight(entry.title)
+                yield Hit(score, title, line.runs(entry), text=entry.title, help=escape(entry.help) or None)
+
+
+_FIRST: Final = 1_000_000.0
+"""Score above that of every fuzzy match."""

@@ -23,7 +23,7 @@ from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.why import explanation_page, mention_of
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.events import event_line, event_text
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.request import inspector_lines, subject
 from blis_tui.tui.settings import DARK, LIGHT
@@ -92,7 +92,7 @@ def step_page(
         InputError: the run has no such place.
         SimulationError: it cannot go on.
     """
-    opened = _event_at(experiment, place)
+    opened = event_at(experiment, place)
     session = DebugSession(experiment)
     debugger = session.debugger
     run_to_stop(debugger.seek(max(0, opened - (events if place is None else events // 2))))
@@ -108,7 +108,8 @@ def step_page(
     return _page(printable(experiment.name), about, f"blis-tui tui {printable(source)} --at {opened}", data)
 
 
-def _event_at(experiment: Experiment, place: Place | None) -> int:
+def event_at(experiment: Experiment, place: Place | None) -> int:
+    """Return the event of a place, or the last one. Raises InputError if the run has no such place."""
     debugger = Debugger(experiment)
     stop = run_to_stop(debugger.to_end() if place is None else place.move(debugger))
     if place is not None and stop.reason == "unknown":
@@ -122,13 +123,12 @@ def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:
     view = session.view()
     event = view.moment.event
     line = event_line(view.tape, event)
-    what = ", ".join(part.text for part in line.parts)
     return {
         "event": event,
         "time": time_text(view.moment.time_us),
         "sign": line.look.sign,
         "colour": line.look.colour,
-        "text": printable(f"{line.subject} {what}"),
+        "text": printable(event_text(view.tape, event)),
         "panes": [lines.numbers(pane) for pane in _panes(session, view)],
     }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from blis_tui.debugger.event_store import EventStore
+    from blis_tui.debugger.moments import Moment
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Printout, Trace
@@ -81,6 +82,10 @@ class View:
     """Returns the first requests of the chosen ranking as of the position; the same as long as that is the same."""
     checked: Checkup | None = None
     """The latest result of the checks, which may be of an earlier position; None before the first."""
+    moments: tuple[Moment, ...] = ()
+    """The events that the reader has kept."""
+    changed: Callable[[Moment], str] = lambda _moment: ""
+    """Returns how the run differs from what was kept; empty = it does not, as far as it is recorded."""
     watches: tuple[tuple[str, str], ...] = ()
     """The figures that the reader watches, as written, and their values."""
     traces: tuple[Trace, ...] = ()
@@ -104,6 +109,7 @@ class View:
             and other.moment is self.moment
             and other.playing == self.playing
             and other.breakpoints == self.breakpoints
+            and other.moments == self.moments
             and other.document is self.document
             and other.summary is self.summary
             and other.printout is self.printout

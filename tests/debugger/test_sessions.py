@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blis_tui.debugger.moments import Moment, to_data
 from blis_tui.debugger.saved_sessions import FORMAT, STATE_VARIABLE, Session, load, save, session_path, state_folder
 
+KEPT = Moment(event=3, time_us=9_038, what="routed request_0", sentence="request_0 routed", sha256="ab", name="first")
 FULL = Session(
     "quickstart",
     1234,
     (("preempted", True), ('request "日本"', False)),
     {"active": "kv", "speed": 2.5, "wide": True, "size": 3},
+    (KEPT,),
 )
 
 
@@ -100,10 +104,18 @@ def test_a_file_that_cannot_be_used_costs_its_content_and_says_why(content: byte
 @pytest.mark.parametrize(
     ("changes", "expected", "lost"),
     [
-        ({"position_event": -1}, Session("quickstart", 0, FULL.breakpoints, FULL.layout), "the position"),
-        ({"position_event": True}, Session("quickstart", 0, FULL.breakpoints, FULL.layout), "the position"),
-        ({"position_event": "9"}, Session("quickstart", 0, FULL.breakpoints, FULL.layout), "the position"),
-        ({"breakpoints": None}, Session("quickstart", 1234, (), FULL.layout), "some breakpoints"),
+        ({"position_event": -1}, replace(FULL, position_event=0), "the position"),
+        (
+            {"position_event": True},
+            replace(FULL, position_event=0),
+            "the position",
+        ),
+        (
+            {"position_event": "9"},
+            replace(FULL, position_event=0),
+            "the position",
+        ),
+        ({"breakpoints": None}, Session("quickstart", 1234, (), FULL.layout, FULL.moments), "some breakpoints"),
         (
             {
                 "breakpoints": [
@@ -114,14 +126,20 @@ def test_a_file_that_cannot_be_used_costs_its_content_and_says_why(content: byte
                     None,
                 ]
             },
-            Session("quickstart", 1234, (("step", True),), FULL.layout),
+            Session("quickstart", 1234, (("step", True),), FULL.layout, FULL.moments),
             "some breakpoints",
         ),
-        ({"layout": []}, Session("quickstart", 1234, FULL.breakpoints), "some of the layout"),
+        ({"layout": []}, Session("quickstart", 1234, FULL.breakpoints, {}, FULL.moments), "some of the layout"),
         (
             {"layout": {"tab": "kv", "odd": {"deep": 1}, "none": None}},
-            Session("quickstart", 1234, FULL.breakpoints, {"tab": "kv"}),
+            Session("quickstart", 1234, FULL.breakpoints, {"tab": "kv"}, FULL.moments),
             "some of the layout",
+        ),
+        ({"moments": None}, Session("quickstart", 1234, FULL.breakpoints, FULL.layout), "some moments"),
+        (
+            {"moments": [{"event": True}, None, to_data([KEPT])[0]]},
+            Session("quickstart", 1234, FULL.breakpoints, FULL.layout, (KEPT,)),
+            "some moments",
         ),
     ],
 )
@@ -184,11 +202,16 @@ JSON = st.recursive(
     st.integers(0, 2**70),
     st.lists(st.tuples(st.text(), st.booleans())).map(tuple),
     st.dictionaries(st.text(), PLAIN),
+    st.lists(st.builds(Moment, event=st.integers(0, 2**70), time_us=st.integers(0, 2**70)), max_size=3),
 )
 def test_every_session_comes_back(
-    position: int, breakpoints: tuple[tuple[str, bool], ...], layout: dict[str, bool | float | str]
+    position: int,
+    breakpoints: tuple[tuple[str, bool], ...],
+    layout: dict[str, bool | float | str],
+    moments: list[Moment],
 ) -> None:
-    wanted = Session("quickstart", position, breakpoints, layout)
+    kept = {one.event: one for one in moments}
+    wanted = Session("quickstart", position, breakpoints, layout, tuple(kept[event] for event in sorted(kept)))
     assert save(wanted) == ""
     assert load("quickstart") == wanted
 
@@ -196,7 +219,8 @@ def test_every_session_comes_back(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.fixed_dictionaries(
-        {"format": st.just(FORMAT)}, optional={"position_event": JSON, "breakpoints": JSON, "layout": JSON}
+        {"format": st.just(FORMAT)},
+        optional={"position_event": JSON, "breakpoints": JSON, "layout": JSON, "moments": JSON},
     )
 )
 def test_any_content_gives_a_session_that_can_be_saved(content: dict[str, object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from textual.screen import Screen
 from textual.widgets import Static
@@ -12,6 +12,10 @@ from textual.widgets import Static
 if TYPE_CHECKING:
     import pytest
     from textual.app import ComposeResult
+
+
+PLAIN: Final = {"moments": (), "called": "", "remembers": True}
+"""What the debugger is also opened with, unless it is a bundle or a report."""
 
 
 class Opened(Screen[None]):

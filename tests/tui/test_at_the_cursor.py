@@ -213,3 +213,7 @@ async def test_a_line_of_the_document_is_copied_with_its_path() -> None:
         value = here.app.clipboard
         await here.press("Y")
         assert (here.app.clipboard, value) == ("metadata.name", "kv-pressure")
+        await here.press("?")
+        window = here.app.screen
+        assert isinstance(window, WhyScreen)
+        assert window._explanation.headline.startswith("Name shown in reports and messages")

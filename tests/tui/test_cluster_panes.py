@@ -133,10 +133,10 @@ def test_panes_appear_where_there_is_something_to_show() -> None:
     names = ("kv-pressure", "quickstart", "GATEWAY", "autoscaling")
     more = {name: [one.id for one in panes_of(experiment(name))][9:] for name in names}
     assert more == {
-        "kv-pressure": ["summary", "values"],
-        "quickstart": ["fleet", "router", "summary", "values"],
-        "GATEWAY": ["fleet", "router", "gateway", "summary", "values"],
-        "autoscaling": ["fleet", "router", "summary", "values"],
+        "kv-pressure": ["summary", "values", "moments"],
+        "quickstart": ["fleet", "router", "summary", "values", "moments"],
+        "GATEWAY": ["fleet", "router", "gateway", "summary", "values", "moments"],
+        "autoscaling": ["fleet", "router", "summary", "values", "moments"],
     }
 
 

@@ -15,7 +15,7 @@ import blis_tui
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import NOT_ARRIVED, FigurePair, Lockstep, RequestStatus
 from blis_tui.debugger.why.explain import explain_event
-from blis_tui.debugger.why.explanation import event_ref
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.results.record_lines import record_dict
 from blis_tui.runs.comparison import ComparedFigure, RequestChanges
@@ -291,6 +291,14 @@ async def test_a_question_mark_explains_the_event_of_the_selected_side() -> None
             assert isinstance(app.screen, WhyScreen)
             assert app.screen._explanation == explain_event(wanted, wanted.event)
             await press(pilot, "escape", "tab")
+        # In the table of requests, the first one there.
+        pair = screen.view().requests[0]
+        screen.query_one("#requests").focus()
+        await press(pilot, "?")
+        assert isinstance(app.screen, WhyScreen)
+        assert app.screen._explanation.about in (request_ref(pair.name), request_ref(pair.right_name))
+        await press(pilot, "escape")
+        screen.query_one("#b").focus()
         await press(pilot, "?")
         app.screen.dismiss(event_ref(700))
         await finish(pilot, screen)

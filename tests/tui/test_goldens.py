@@ -37,6 +37,7 @@ from blis_tui.tui.screens.goldens import (
     prepare,
     row,
 )
+from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.screens.windows import ConfirmScreen
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
@@ -202,6 +203,28 @@ async def test_every_golden_can_be_looked_at(project: Path) -> None:
         for name, text in expected.items():
             await choose(pilot, name)
             assert text in screen_text(app), name
+
+
+async def test_a_question_mark_explains_the_state_of_a_golden(project: Path) -> None:
+    app = Alone()
+    async with app.run_test(size=(100, 40)) as pilot:
+        await settle(pilot)
+        for name, expected in (
+            ("alpha", ("waits for a decision", "a makes the new result the golden", "first divergence")),
+            ("gamma", ("is accepted", "c runs the test now")),
+            ("gone", ("no experiment has this test",)),
+            ("torn", ("cannot be read", "is not a golden file of format 1")),
+        ):
+            await choose(pilot, name)
+            await press(pilot, "question_mark")
+            assert isinstance(app.screen, WhyScreen)
+            text = " ".join(app.screen._explanation.to_text().split())
+            for words in expected:
+                assert words in text
+            await press(pilot, "escape")
+        await choose(pilot, "gamma")
+        await press(pilot, "question_mark", "g")
+        assert "no other result waits" in said(app)
 
 
 async def test_an_orphan_that_waits_can_still_be_rejected(folder: Path) -> None:

@@ -27,7 +27,7 @@ from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import ExperimentList, HomeEntry, HomeScreen, details, matching, name_width, row, summary
 from blis_tui.tui.screens.windows import PromptScreen
 from tests.tui.screens import check_screen, press, screen_text, settle
-from tests.tui.stubs import Opened, replace_screens
+from tests.tui.stubs import PLAIN, Opened, replace_screens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -296,7 +296,7 @@ async def test_enter_opens_what_was_found(lab: Path, monkeypatch: pytest.MonkeyP
         await settle(pilot)
         await press(pilot, "slash", *"mine", "enter")
         assert isinstance(app.screen, Opened)
-        assert app.screen.named == {"source": "mine.blis.yaml", "at": None, "breaks": (), "overrides": ()}
+        assert app.screen.named == {"source": "mine.blis.yaml", "at": None, "breaks": (), "overrides": ()} | PLAIN
         assert getattr(app.screen.arguments[0], "name", "") == "mine"
         await press(pilot, "q")
         assert isinstance(app.screen, HomeScreen)

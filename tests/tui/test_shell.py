@@ -30,7 +30,7 @@ from blis_tui.tui.screens.windows import SmallScreen, small_text
 from blis_tui.tui.settings import DARK, LIGHT, default_keymap, default_theme
 from blis_tui.tui.shell import PaletteEntry
 from tests.tui.screens import check_screen, press, screen_text, settle
-from tests.tui.stubs import Opened, replace_screens
+from tests.tui.stubs import PLAIN, Opened, replace_screens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -374,7 +374,9 @@ async def test_beginning_with_an_experiment(lab: Path, monkeypatch: pytest.Monke
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         assert isinstance(app.screen, Opened)
-        assert app.screen.named == {"source": "quickstart", "at": "12", "breaks": ("preempted",), "overrides": ()}
+        assert (
+            app.screen.named == {"source": "quickstart", "at": "12", "breaks": ("preempted",), "overrides": ()} | PLAIN
+        )
         await pilot.press("q")
         assert app.return_code == 0
 

@@ -23,6 +23,7 @@ from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.studies import PointTable, StudyScreen
 from blis_tui.tui.screens.study_work import StudyWork
+from blis_tui.tui.screens.why import WhyScreen
 from tests.tui.screens import check_screen, draw, press, screen_text, settle
 from tests.tui.studies import ODD, STUDY, Unwritable, fail, load_study, run_study, write_study
 
@@ -253,6 +254,29 @@ async def test_a_point_is_opened_and_what_was_seen_stays(study: Study, known: Me
         assert app.screen.session.experiment.sha256 == experiment.sha256
         await press(pilot, "q")
         assert screen_text(app) == before
+
+
+async def test_a_question_mark_explains_where_a_point_stands(study: Study, known: MemoryStore) -> None:
+    """Counted another way: who is better, from the rows themselves."""
+    app = opened(study, known)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        able = [one for one in on_top(app).board.entries if one.ok and one.summary is not None]
+        for entry in on_top(app).board.entries:
+            await press(pilot, "question_mark")
+            window = app.screen
+            assert isinstance(window, WhyScreen)
+            text = window._explanation.to_text()
+            mine = [entry.mean(wish.metric) or 0.0 for wish in study.objectives]
+            others = [[one.mean(wish.metric) or 0.0 for wish in study.objectives] for one in able]
+            better = [one for one in others if one != mine and all(a <= b for a, b in zip(one, mine, strict=True))]
+            assert ("breaks a bound" in text) == (entry.ok is False)
+            assert ("is on the front" in text) == entry.on_front
+            if entry.ok and better:
+                assert f"It is not on the front: {len(better)} point" in text
+            await press(pilot, "escape", "down")
+        await press(pilot, "home", "question_mark", "g")
+        assert isinstance(app.screen, DebuggerScreen)
 
 
 async def test_another_seed_can_be_chosen(odd: Study) -> None:

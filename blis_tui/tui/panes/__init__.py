@@ -76,7 +76,7 @@ PANES: Final = (
     ),
     PaneInfo(id="metrics", key="4", letter="m", name="Metrics", about="Load and latencies over time"),
     PaneInfo(id="kv", key="5", letter="k", name="KV cache", short="KV", about="Which requests hold KV cache blocks"),
-    PaneInfo(id="changes", key="6", letter="c", name="Changes", about="What the last event changed"),
+    PaneInfo(id="changes", key="6", letter="c", name="Changes", short="Chg", about="What the last event changed"),
     PaneInfo(id="warnings", key="7", letter="w", name="Warnings", short="Warn", about="What looks wrong with this run"),
     PaneInfo(
         id="breakpoints",
@@ -119,6 +119,14 @@ PANES: Final = (
         name="Sessions",
         short="Sess",
         about="What each session is doing, and its history",
+    ),
+    PaneInfo(
+        id="moments",
+        key="K",
+        letter="n",
+        name="Moments",
+        short="Mom",
+        about="The events that you have kept, with names and notes",
     ),
 )
 """The built-in panes, in the order of their tabs."""

@@ -337,13 +337,20 @@ def _joined(parts: Sequence[Run], between: str = ", ") -> list[Run]:
     return runs
 
 
+def event_text(tape: EventStore, event: int, *, short: bool = False) -> str:
+    """Return what an event did in a sentence, or in fewer words."""
+    if event == 0:
+        return START
+    line = event_line(tape, event)
+    subject = f"{line.subject}:" if tape.row(event).step >= 0 else line.subject
+    return f"{subject} {', '.join(part.text for part in (line.short if short else line.parts))}"
+
+
 def full_text(tape: EventStore, event: int) -> str:
     """Return everything known about an event, in one line."""
     if event == 0:
         return START
-    line = event_line(tape, event)
-    what = ", ".join(part.text for part in line.parts)
-    return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.subject} {what}"
+    return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {event_text(tape, event)}"
 
 
 def sentence(view: View, width: int) -> Content:

@@ -14,6 +14,7 @@ from blis_tui.base.errors import BlisError
 from blis_tui.base.units import plural
 from blis_tui.debugger.lockstep import Lockstep, RequestStatuses, differing_requests, figure_pairs
 from blis_tui.debugger.places import parse_place
+from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.runs.comparison import Simulated, compare, request_changes, rows
 from blis_tui.runs.documents import experiment_differences
 from blis_tui.tui.actions import bindings
@@ -29,6 +30,7 @@ from blis_tui.tui.screens.compare_lines import (
     differences_text,
     file_stem,
     file_text,
+    first_request,
     metrics_text,
     names_text,
     requests_text,
@@ -365,13 +367,16 @@ class CompareScreen(SideBySideScreen):
         shell(self.app).open_loaded(side.experiment, by, str(side.event), side.routes or None)
 
     def action_compare_why(self) -> None:
-        """Explain the latest event of the selected side."""
-        from blis_tui.debugger.why.explain import explain_event  # noqa: PLC0415  (only needed for questions)
+        """Explain the latest event of the selected side; in the table of requests, the first one there."""
+        from blis_tui.debugger.why.explain import explain, explain_event  # noqa: PLC0415  (only needed for questions)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self._halt()
         side = self.lockstep.sides[self._side]
-        self.app.push_screen(WhyScreen(side, explain_event(side, side.event)), self._follow)
+        focused = None if self.focused is None else self.focused.id
+        request = first_request(self.view(), self._side) if focused == "requests" else ""
+        about = explain(side, request_ref(request)) if request else None
+        self.app.push_screen(WhyScreen(side, about or explain_event(side, side.event)), self._follow)
 
     def _follow(self, reference: Subject | None) -> None:
         """Go to an event or a request of an explanation."""

@@ -371,6 +371,15 @@ def requests_text(view: CompareView, width: int) -> Content:
     return Content("\n").join(lines)
 
 
+def first_request(view: CompareView, side: int) -> str:
+    """Return the first request of the table that a side has, by its name there; empty = there is none."""
+    affected = () if view.changes is None else view.changes.most_affected
+    pair: RequestPair | None = next(iter((*view.requests, *map(_completed, affected))), None)
+    if pair is None:
+        return ""
+    return (pair.right_name or pair.name) if side else pair.name
+
+
 def _completed(one: Affected) -> RequestPair:
     left, right = (RequestStatus("completed", us) for us in (one.a_us, one.b_us))
     return RequestPair(one.request_id, left, right, one.b_request_id)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from abc import abstractmethod
 from dataclasses import asdict, replace
 from functools import partial, partialmethod
+from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from textual import on, work
@@ -12,46 +16,63 @@ from textual.geometry import Offset
 from textual.widgets import Label
 from textual.worker import get_current_worker
 
+from blis_tui._version import ENGINE, __version__
 from blis_tui.base.errors import BlisError, InputError
-from blis_tui.base.units import count_text
-from blis_tui.debugger.places import parse_instance, parse_place
+from blis_tui.base.units import count_text, plural
+from blis_tui.debugger.moments import Shown, change_of, report, with_moment
+from blis_tui.debugger.places import parse_instance, parse_place, place_of_request
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
 from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.summary import WARNINGS, WORST, summarize, summary_of
 from blis_tui.debugger.traces import AT, parse_wanted
-from blis_tui.debugger.why.explanation import request_ref
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.tui.actions import DIALOG, bindings, shown_key
+from blis_tui.tui.bars import TabBar
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT, TO_END, TO_LAST_CHANGE, TO_NEXT_CHANGE
+from blis_tui.tui.drawing.lines import shorten
+from blis_tui.tui.driver import (
+    BACK_TO_BREAKPOINT,
+    GOING,
+    TICK_S,
+    TO_BREAKPOINT,
+    TO_END,
+    TO_LAST_CHANGE,
+    TO_NEXT_CHANGE,
+)
 from blis_tui.tui.panes import PANES
 from blis_tui.tui.panes.breakpoints import Wanted
-from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.events import EventList, full_text
+from blis_tui.tui.panes.moments import MomentWanted
 from blis_tui.tui.panes.pane import KINDS, changes_of, copied, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.panes.values import Arranged
-from blis_tui.tui.screens.export import ExportScreen
+from blis_tui.tui.screens.export import ExportScreen, new_report, picture_name, write_report, zipped
 from blis_tui.tui.screens.stage import SIZES, Arrangement, Stage
-from blis_tui.tui.screens.windows import PromptScreen, Window, read_changes
-from blis_tui.tui.shell import LoadedBy, PaletteEntry, shell
+from blis_tui.tui.screens.windows import ConfirmScreen, MomentScreen, PromptScreen, Window, read_changes
+from blis_tui.tui.shell import LoadedBy, PaletteEntry, Verb, completed, shell
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.events import Click, Key
+    from textual.geometry import Region
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.records import RoutingDecision
+    from blis_tui.debugger.event_store import EventRow
     from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.moments import Moment
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Printout
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Watch
+    from blis_tui.results.conditions.suggestions import Suggestion
     from blis_tui.tui.panes import PaneInfo
     from blis_tui.tui.view import View
 
@@ -262,7 +283,7 @@ class JumpScreen(Window[str | None]):
     """Shows the letters; the result is the id of a pane, or None.
 
     Args:
-        panes: the visible panes, by letter; a pane without a letter can be clicked.
+        targets: what can be gone to: its letter, or none if it can only be clicked; the id of its pane, and its place.
     """
 
     BINDINGS = bindings(DIALOG)
@@ -272,7 +293,6 @@ class JumpScreen(Window[str | None]):
         Label {
             position: absolute;
             width: auto;
-            padding: 0 1;
             background: $accent;
             color: $background;
             text-style: bold;
@@ -280,26 +300,30 @@ class JumpScreen(Window[str | None]):
     }
     """
 
-    def __init__(self, panes: Mapping[str, Box]) -> None:
+    def __init__(self, targets: Sequence[tuple[str, str, Region]]) -> None:
         super().__init__()
-        self._targets = {letter: (str(pane.id), pane.region) for letter, pane in panes.items()}
+        self._targets = tuple(targets)
 
     def compose(self) -> ComposeResult:
-        """Create a label in the middle of each pane."""
-        for letter, (pane, region) in self._targets.items():
-            label = Label(letter, id=f"to-{pane}")
-            label.absolute_offset = Offset(region.x + region.width // 2 - 1, region.y + region.height // 2)
-            yield label
+        """Create a label in the middle of each pane, and on the key of each tab."""
+        for letter, _, region in self._targets:
+            if letter:
+                label = Label(f" {letter} " if region.height > 1 else letter)
+                label.absolute_offset = (
+                    Offset(region.x + region.width // 2 - 1, region.y + region.height // 2)
+                    if region.height > 1
+                    else region.offset
+                )
+                yield label
 
     def on_key(self, event: Key) -> None:
         """Go to the pane of the letter; any other key ends the mode."""
         event.stop()
-        target = self._targets.get(event.character or "")
-        self.dismiss(None if target is None else target[0])
+        self.dismiss(next((pane for letter, pane, _ in self._targets if letter and letter == event.character), None))
 
     def on_click(self, event: Click) -> None:
         """Go to the clicked pane."""
-        for pane, region in self._targets.values():
+        for _, pane, region in self._targets:
             if region.contains(event.screen_x, event.screen_y):
                 self.dismiss(pane)
                 return
@@ -317,7 +341,16 @@ class Asking(Moves):
     # ---- why ----
 
     def action_ask_why(self) -> None:
-        """Explain what the cursor is on; of an instance, the latest event there."""
+        """Explain what the cursor is on; of an instance, the latest event there; of a document's line, its key."""
+        path = self.box_in_use.copied(path=True) if self.arrangement.active == "spec" else ""
+        key = self.session.explain_key(path) if path else None
+        if key is not None:
+            from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415  (only needed for questions)
+
+            self.hold()
+            waits = self.session.driver.busy
+            self.app.push_screen(WhyScreen(None, key, run_waits=waits), lambda _reference: self.resume())
+            return
         subject = self.at_cursor()
         about = KINDS[subject.kind].explains(self._view(), subject.value)
         if about is None:
@@ -398,10 +431,19 @@ class Asking(Moves):
             self.app.push_screen(WhatIfScreen(self.session.experiment, self.loaded_by, one, parse_instance(instance)))
 
 
+_TIMELINE: Final = "t"
+"""Letter of the timeline in jump mode; no pane has it."""
+_INSTANCE: Final = re.compile(r"(?:instance[_ ]?|i)([0-9]{1,9})")
+_QUOTED: Final = 40
+"""Maximum length of a text in a message."""
 _OFFERED: Final = 40
 """Maximum number of entries of one kind in the command palette."""
 _NEEDED: Final = {action: info.id for info in PANES for action in info.pane.actions}
 """Actions that need a pane which not all experiments have."""
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 class DebuggerScreen(Asking):
@@ -413,6 +455,9 @@ class DebuggerScreen(Asking):
         at: first position: an event, a time or a request.
         breaks: breakpoints to set.
         overrides: the ``--set`` arguments.
+        moments: events that somebody has kept, besides the remembered ones.
+        called: the name by which others open it; empty = ``source``.
+        remembers: whether the last session is restored, and this one saved.
         routes: routing decisions to override, as for ``Simulation``.
 
     Raises:
@@ -428,16 +473,22 @@ class DebuggerScreen(Asking):
         at: str | None = None,
         breaks: Sequence[str] = (),
         overrides: Sequence[str] = (),
+        moments: Sequence[Moment] = (),
+        called: str = "",
+        remembers: bool = True,
         routes: RouteOverrides | None = None,
     ) -> None:
         super().__init__(experiment, source=source, routes=routes)
+        self._called, self._remembers = called, remembers
         self._goal = None if at is None else parse_place(at)
         self._overrides = tuple(overrides)
         self._filter = ""
         self._lost: list[str] = []
         self._absent: dict[str, PaneInfo] | None = None
-        self._remembered = load_session(source)
+        self._remembered = load_session(source) if remembers else Session(source)
         self._restore()
+        for moment in moments:
+            self.session.moments = with_moment(self.session.moments, moment)
         for text in breaks:
             self.session.put(text)
 
@@ -449,6 +500,7 @@ class DebuggerScreen(Asking):
                 self.session.put(text, enabled=enabled)
             except BlisError as error:
                 self._lost.append(f"{text}: {error.message}")
+        self.session.moments = session.moments
         layout = session.layout
         self.session.driver.speed.restore(str(layout.get("speed", "")))
         self.session.watches = tuple(text for text in str(layout.get("watches", "")).split("\n") if text)
@@ -461,6 +513,7 @@ class DebuggerScreen(Asking):
         if size in SIZES:
             arrangement = arrangement.with_size(SIZES.index(size))
         self.arrangement = arrangement
+        self.forget_arrangements()
 
     def begin(self) -> None:
         """Go to the first position: without one, to the end of the run, with its summary."""
@@ -473,6 +526,7 @@ class DebuggerScreen(Asking):
             self.go(self._goal.move(self.session.debugger), GOING)
         else:
             self.activate("summary")
+            self.forget_arrangements()
             self._summarize()
             if self._remembered.position_event:
                 self.session.visited.append(self._remembered.position_event)
@@ -505,6 +559,9 @@ class DebuggerScreen(Asking):
         if label == TO_END and remembered.position_event and self._goal is None:
             event = count_text(remembered.position_event)
             self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
+        kept = self.session.moment_at(debugger.event) if label == GOING else None
+        if kept is not None and (changed := change_of(kept, debugger)):
+            self.notify(f"Not what was kept: {changed}.", title=kept.name, severity="warning", markup=False)
 
     def on_unmount(self) -> None:
         """Save the session."""
@@ -512,6 +569,8 @@ class DebuggerScreen(Asking):
 
     def remember(self) -> None:
         """Save the session now, because the terminal may be closed at any moment."""
+        if not self._remembers:
+            return
         problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
@@ -536,14 +595,36 @@ class DebuggerScreen(Asking):
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
         self.show_view()
 
+    def put_breakpoint(self, text: str, place: int | None = None) -> None:
+        """Set a breakpoint, instead of the one at a place. Raises ConditionError if it is invalid."""
+        self.session.put(text, place)
+        self.remember()
+        self.show_view()
+
+    def put_watch(self, text: str, place: int | None = None) -> None:
+        """Watch something, instead of what is watched at a place."""
+        listed = list(self.session.watches)
+        if place is None:
+            listed.append(text)
+        else:
+            listed[place] = text
+        self.session.watches = tuple(dict.fromkeys(listed))
+        self.remember()
+        self.activate("breakpoints")
+        self.show_view()
+
+    def print_values(self, text: str) -> None:
+        """Print an expression at each hit of a breakpoint. Raises ConditionError if the text is invalid."""
+        wish = self.session.read_print(text)
+        self.activate("values")
+        self.go(self.session.print_values(wish), "finding hits")
+
     def action_break_edit(self, place: int | None = None) -> None:
         """Add a breakpoint, or edit the one at a place."""
 
         def put(text: str | None) -> None:
             if text is not None:
-                self.session.put(text, place)
-                self.remember()
-                self.show_view()
+                self.put_breakpoint(text, place)
 
         self.app.push_screen(
             PromptScreen(
@@ -564,15 +645,7 @@ class DebuggerScreen(Asking):
 
         def put(text: str | None) -> None:
             if text is not None:
-                listed = list(self.session.watches)
-                if place is None:
-                    listed.append(text)
-                else:
-                    listed[place] = text
-                self.session.watches = tuple(dict.fromkeys(listed))
-                self.remember()
-                self.activate("breakpoints")
-                self.show_view()
+                self.put_watch(text, place)
 
         self.app.push_screen(
             PromptScreen(
@@ -591,8 +664,7 @@ class DebuggerScreen(Asking):
 
         def find(text: str | None) -> None:
             if text is not None:
-                self.activate("values")
-                self.go(self.session.print_values(self.session.read_print(text)), "finding hits")
+                self.print_values(text)
 
         stops = [one.text for one in self.session.breakpoints if one.enabled]
         prompt = PromptScreen(
@@ -650,6 +722,64 @@ class DebuggerScreen(Asking):
         self.remember()
         self.show_view()
 
+    # ---- moments ----
+
+    def action_moment_keep(self) -> None:
+        """Keep the present event; if it is kept already, edit its moment."""
+        self.halt()
+        session, event = self.session, self.session.debugger.event
+        kept = session.moment_at(event)
+        if kept is not None:
+            self._edit_moment(kept)
+            return
+
+        def keep(given: tuple[str, str] | None) -> None:
+            if given is not None and session.debugger.event == event:
+                self.keep_moment(*given)
+
+        about = full_text(session.debugger.tape, event)
+        self.app.push_screen(MomentScreen("Keep this moment", _sentence(about), name=session.name_for(event)), keep)
+
+    def keep_moment(self, name: str, note: str = "") -> None:
+        """Keep the present event."""
+        self.session.keep(name, note)
+        self._moments_changed(f"Kept: {name}")
+
+    def _edit_moment(self, moment: Moment) -> None:
+        def put(given: tuple[str, str] | None) -> None:
+            if given is not None:
+                self.session.rename(moment, *given)
+                self._moments_changed()
+
+        about = f"Event {count_text(moment.event)}: {moment.sentence}"
+        self.app.push_screen(MomentScreen("Moment", _sentence(about), name=moment.name, note=moment.note), put)
+
+    @on(MomentWanted)
+    def _moment_wanted(self, message: MomentWanted) -> None:
+        moment = self.session.moment_at(message.event)
+        if moment is None:
+            return
+        if message.what == "edit":
+            self._edit_moment(moment)
+            return
+
+        def remove(sure: bool | None) -> None:
+            if sure:
+                self.session.forget(moment.event)
+                self._moments_changed(f"Removed: {moment.name}")
+
+        if moment.note:
+            text = f"{moment.name}\n\n{moment.note}"
+            self.app.push_screen(ConfirmScreen("Remove this moment and its note?", text, doing="removes them"), remove)
+        else:
+            remove(True)
+
+    def _moments_changed(self, said: str = "") -> None:
+        self.remember()
+        if said:
+            self.notify(said, timeout=2, markup=False)
+        self.show_view()
+
     def action_run_stop(self) -> None:
         """Stop; or undo the last action that narrowed the view."""
         events = self.query_one(EventList)
@@ -689,19 +819,25 @@ class DebuggerScreen(Asking):
         if not self.query_one(Timeline).turn():
             self.notify("All requests come from the same client, and none has a tenant.", markup=False)
 
+    def _read_filter(self, text: str) -> Callable[[EventRow], bool] | None:
+        """Parse a filter of events. Raises InputError if it is invalid."""
+        return parse_filter(text, self.session.debugger.tape)
+
+    def filter_events(self, text: str) -> None:
+        """Show only the events that match."""
+        self._filter = text
+        self.query_one(EventList).set_filter(self._read_filter(text), text)
+        self.activate("events")
+
     def action_look_filter(self) -> None:
         """Ask for a filter of the event list, or of the printed values where they are in use."""
         if self.arrangement.active == "values" and self.session.printout is not None:
             self._filter_values(self.session.printout)
             return
-        events = self.query_one(EventList)
-        read = partial(parse_filter, tape=self.session.debugger.tape)
 
         def use(text: str | None) -> None:
             if text is not None:
-                self._filter = text
-                events.set_filter(read(text), text)
-                self.activate("events")
+                self.filter_events(text)
 
         about = (
             "Words that must all match: preempted · step · completed · request_12 · i0 · -arrived. escape clears it."
@@ -711,7 +847,7 @@ class DebuggerScreen(Asking):
             about,
             value=self._filter,
             placeholder="preempted",
-            check=read,
+            check=self._read_filter,
             doing="shows what matches",
             without="shows all events",
         )
@@ -782,12 +918,17 @@ class DebuggerScreen(Asking):
         """Start jump mode."""
 
         def jump(pane: str | None) -> None:
-            if pane is not None:
+            if pane == "timeline":
+                self.query_one(Timeline).focus()
+            elif pane is not None:
                 self.activate(pane)
 
         shown = self.arrangement.shown(self.size.width)
-        panes = {self.panes[name].letter: self.query_one(f"#{name}", Box) for name in shown}
-        self.app.push_screen(JumpScreen(panes), jump)
+        targets = [(_TIMELINE, "timeline", self.query_one(Timeline).region)]
+        targets += [(self.panes[name].letter, name, self.query_one(f"#{name}", Box).region) for name in shown]
+        tabs = self.query_one(TabBar).places()
+        targets += [(self.panes[name].letter, name, region) for name, region in tabs if name not in shown]
+        self.app.push_screen(JumpScreen(targets), jump)
 
     # ---- copy and export ----
 
@@ -802,13 +943,107 @@ class DebuggerScreen(Asking):
     action_copy_value = partialmethod(_copy, path=False)
     action_copy_path = partialmethod(_copy, path=True)
 
+    def _copied_subject(self) -> Subject:
+        """Return the event or request that copies of the cursor's subject are about."""
+        subject = self.at_cursor()
+        about = KINDS[subject.kind].explains(self._view(), subject.value)
+        return event_ref(self.session.debugger.event) if about is None else about
+
+    def action_copy_command(self) -> None:
+        """Copy the shell command that opens the debugger at the event, or at the arrival of the request."""
+        about = self._copied_subject()
+        text = self.command(about.value if about.kind == "event" else place_of_request(about.value))
+        if not text:
+            self.notify("Routing decisions of this run were overridden: no command opens it.", markup=False)
+            return
+        self.app.copy_to_clipboard(text)
+        self.notify(f"Copied: {text}", timeout=2, markup=False)
+
+    def action_copy_yaml(self) -> None:
+        """Copy what is known of the event, or of the request, as YAML."""
+        about = self._copied_subject()
+        self.app.copy_to_clipboard(self.session.as_yaml(about))
+        self.notify(f"Copied as YAML: {about.text}", timeout=2, markup=False)
+
     def action_export_open(self) -> None:
         """Open the export window."""
         self.halt()
         breaks = [one.text for one in self.session.breakpoints if one.enabled]
         self.app.push_screen(
-            ExportScreen(self.session.debugger, self.app.export_screenshot, breaks, self.session.printout)
+            ExportScreen(
+                self.session.debugger,
+                self.app.export_screenshot,
+                breaks,
+                self.session.printout,
+                moments=self.session.moments,
+                write_moments=self._write_moments,
+            )
         )
+
+    # ---- the report of moments ----
+
+    def command(self, place: str) -> str:
+        """Return the shell command that opens the debugger at a place; empty if decisions have been overridden."""
+        if self.session.debugger.routes:
+            return ""
+        by = LoadedBy(self._called) if self._called else self.loaded_by
+        return by.command(place, (one.asked for one in self.session.experiment.plugins.origins))
+
+    async def at_rest(self) -> None:
+        """Wait until a move is over and what it leads to is drawn."""
+        while self.session.driver.busy:  # noqa: ASYNC110  (a driver has no event: the clock asks it, too)
+            await asyncio.sleep(TICK_S)
+        for _ in range(2):  # what is laid out the first time may scroll the second time
+            drawn = asyncio.Event()
+            self.call_after_refresh(drawn.set)
+            await drawn.wait()
+
+    async def report_files(self, stem: str) -> dict[str, str]:
+        """Visit each moment and draw it, then come back; return the report and its pictures, by file name."""
+        debugger, arrangement, shown = self.session.debugger, self.arrangement, []
+        here, files = debugger.event, {}
+        for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
+            if "moments" in (arrangement.lower, arrangement.active):
+                self.activate(pane)
+        for moment in self.session.moments:
+            self.go(debugger.seek(moment.event), GOING)
+            await self.at_rest()
+            changed, picture = change_of(moment, debugger), ""
+            if debugger.event == moment.event:
+                picture = picture_name(stem, moment)
+                files[picture] = self.app.export_screenshot()
+            shown.append(
+                Shown(moment=moment, command=self.command(str(moment.event)), picture=picture, changed=changed)
+            )
+        self.go(debugger.seek(here), "going back")
+        while self.arrangement != arrangement:
+            self.action_view_undo()
+        await self.at_rest()
+        return {f"{stem}.md": report(f"{self.session.experiment.name}: moments", tuple(self._about()), shown), **files}
+
+    def _about(self) -> Iterator[str]:
+        """Yield what a report says about the run."""
+        one = self.session.experiment
+        yield f"Seed {one.seed}, experiment {one.sha256[:12]}, blis-tui {__version__}, engine {ENGINE}."
+        if self.session.debugger.routes:
+            yield "Routing decisions of this run were overridden: no command opens it."
+
+    @work(exclusive=True, group="moments")
+    async def _write_moments(self, name: str) -> None:
+        """Write the report of the moments into the working folder, or send it to the browser."""
+        stem = new_report(name, self.session.moments)
+        files = await self.report_files(stem)
+        if self.app.is_web:
+            self.app.deliver_binary(zipped(files), save_filename=f"{stem}.zip")
+            self.notify(f"{stem}.zip is being sent to your browser.", markup=False)
+            return
+        try:
+            write_report(Path.cwd(), files)
+        except InputError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            pictures = plural(len(files) - 1, "picture")
+            self.notify(f"Written: {Path.cwd() / stem}.md and {pictures}", markup=False)
 
     # ---- the experiment ----
 
@@ -834,15 +1069,22 @@ class DebuggerScreen(Asking):
 
         def compare(text: str | None) -> None:
             if text is not None:
-                time_us = self.session.debugger.time_us if self.session.debugger.event else None
-                by = self.loaded_by
-                other = by._replace(overrides=(*by.overrides, *read_changes(text)))
-                shell(self.app).open_compare(
-                    self.session.experiment, loaded[0], (self.source, text), time_us=time_us, loaded_by=(by, other)
-                )
+                self._compare(text, loaded[0])
 
         prompt = PromptScreen("Compare with", about, placeholder="policy=vllm-v1", doing="compares", on_enter=change)
         self.app.push_screen(prompt, compare)
+
+    def compare_with(self, text: str) -> None:
+        """Compare with changed values. Raises BlisError if there is no such experiment."""
+        self._compare(text, self._changed(text))
+
+    def _compare(self, text: str, other: Experiment) -> None:
+        time_us = self.session.debugger.time_us if self.session.debugger.event else None
+        by = self.loaded_by
+        changed = by._replace(overrides=(*by.overrides, *read_changes(text)))
+        shell(self.app).open_compare(
+            self.session.experiment, other, (self.source, text), time_us=time_us, loaded_by=(by, changed)
+        )
 
     def _changed(self, text: str) -> Experiment:
         """Return this experiment with changed values."""
@@ -859,12 +1101,107 @@ class DebuggerScreen(Asking):
 
     # ---- palette ----
 
+    def palette_verbs(self) -> Iterable[Verb]:
+        """Return what can be typed with a text after it."""
+        session = self.session
+        return (
+            Verb("at", "Go to an event, a time or a request.", self.go_to_text, parse_place, self._requests, "go.to"),
+            Verb(
+                "break",
+                "Set a breakpoint at a kind of event or a condition.",
+                self.put_breakpoint,
+                session.read_breakpoint,
+                session.suggestions,
+                "break.edit",
+            ),
+            Verb(
+                "watch",
+                "Watch a metric or a condition.",
+                self.put_watch,
+                session.read_watch,
+                partial(session.suggestions, watch=True),
+                "break.watch",
+            ),
+            Verb(
+                "print",
+                "Print an expression at each hit of a breakpoint.",
+                self.print_values,
+                session.read_print,
+                session.print_suggestions,
+                "break.print",
+            ),
+            Verb(
+                "filter", "Show only the events that match.", self.filter_events, self._read_filter, asks="look.filter"
+            ),
+            Verb("why", "Explain a request or an event.", self._why_text, self._about_text, self._requests, "ask.why"),
+            Verb("keep", "Keep the present event under a name.", self.keep_moment, asks="moment.keep"),
+            Verb("compare", "Compare with a changed value.", self.compare_with, read_changes, asks="compare.open"),
+        )
+
+    def palette_names(self, start: str) -> Iterator[tuple[str, str]]:
+        """Yield requests, sessions, instances and moments whose names begin so."""
+        tape, low = self.session.debugger.tape, start.lower()
+        found = chain(
+            ((f"instance_{index}", "instance") for index in range(self._instances())),
+            ((name, "request") for name in tape.names()),
+            ((tape.sessions.name(place), "session") for place in range(len(tape.sessions))),
+            ((kept.name, "moment") for kept in self.session.moments),
+        )
+        return islice((one for one in found if one[0].lower().startswith(low)), _OFFERED)
+
+    def palette_named(self, text: str) -> PaletteEntry | None:
+        """Return what goes to a request, a session, an instance, a moment, an event or a time."""
+        tape = self.session.debugger.tape
+        if tape.number(text) is not None:
+            return PaletteEntry("Request", text, partial(self.picked, Picked(request=text, go=True)), "Show its life.")
+        if tape.sessions.place(text) is not None:
+            return PaletteEntry("Session", text, partial(self._show_session, text), "Show its calls.")
+        instance = _INSTANCE.fullmatch(text)
+        if instance is not None and int(instance[1]) < self._instances():
+            go = partial(self.picked, Picked(instance=int(instance[1]), go=True))
+            return PaletteEntry("Instance", instance[1], go, "Show its queue and its batch.")
+        kept = next((one for one in self.session.moments if one.name == text), None)
+        if kept is not None:
+            return PaletteEntry("Moment", text, partial(self.go_to_text, str(kept.event)), "Go to its event.")
+        try:
+            place = parse_place(text.replace("event_", "event "))
+        except InputError:
+            return None
+        if place.request is not None:
+            return None
+        return PaletteEntry("Go to", text, partial(self.go_to_text, text.replace("event_", "event ")))
+
+    def _instances(self) -> int:
+        """Return the number of instances so far."""
+        return len(self.session.debugger.simulation.snapshot(0).instances)
+
+    def _show_session(self, name: str) -> None:
+        self.activate("sessions")
+        self.picked(Picked(session=name))
+
+    def _requests(self, start: str) -> Iterable[Suggestion]:
+        return completed(start, ((name, "request") for name in self.session.debugger.tape.names()))
+
+    def _about_text(self, text: str) -> Subject:
+        """Return the event or request of a text. Raises InputError if none is recorded under it."""
+        place, tape = parse_place(text), self.session.debugger.tape
+        if place.request is not None and tape.number(place.request) is not None:
+            return request_ref(place.request)
+        if place.event is not None and place.event <= len(tape):
+            return event_ref(place.event)
+        raise InputError(f"No event or request of the run so far is named {shorten(text, _QUOTED)!r}.")
+
+    def _why_text(self, text: str) -> None:
+        self.why(self._about_text(text))
+
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
-        """Yield requests by name, the slowest first; the event of a number; breakpoints; panes of plug-ins."""
+        """Yield requests by name, the slowest first; the event of a number; breakpoints; moments; plug-ins' panes."""
         yield from self._places(query)
         for place, one in enumerate(self.session.breakpoints):
             word = "disable" if one.enabled else "enable"
             yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
+        for kept in self.session.moments:
+            yield PaletteEntry("Moment", kept.name, partial(self.go_to_text, str(kept.event)), "Go to its event.")
         for pane in self.panes.values():
             if pane.brought is not None:
                 yield PaletteEntry("Panes", pane.name, partial(self.activate, pane.id), f"{pane.about}.")

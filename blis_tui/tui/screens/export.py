@@ -1,30 +1,39 @@
-"""Exports from the debugger: report, requests, records, a trace, a picture of the screen.
+"""Exports from the debugger: report, requests, records, a trace, a picture of the screen, moments.
 
 Pictures look the same in every program, without a network.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import zipfile
 from functools import partial
 from html import escape, unescape
+from io import BytesIO
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
 from blis_tui.base.units import count_text
+from blis_tui.debugger.moments import to_data
 from blis_tui.debugger.traces import printed_csv
+from blis_tui.output.result_files import atomic_files
 from blis_tui.output.tables import requests_csv
 from blis_tui.results.record_lines import record_line
 from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.screens.file_windows import FilesScreen, Kind, text_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from typing import BinaryIO, TextIO
 
+    from blis_tui.base.source import Json
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.debugger.moments import Moment
     from blis_tui.debugger.traces import Printout
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -38,6 +47,8 @@ KINDS: Final = (
     Kind("bundle", "blis", "the whole run, opening here"),
     Kind("picture", "svg", "this screen as a picture"),
 )
+MOMENTS: Final = Kind("moments", "moments.md", "your moments, with pictures")
+"""A report of all moments, whatever the present event is."""
 
 
 class ExportScreen(FilesScreen):
@@ -48,6 +59,8 @@ class ExportScreen(FilesScreen):
         picture: draws the screen below as SVG.
         breaks: the current breakpoints, as written.
         printout: printed values, if there are any.
+        moments: the events that the reader has kept.
+        write_moments: draws the screen below at each of them and writes the report, given the stem of its name.
     """
 
     def __init__(
@@ -56,14 +69,19 @@ class ExportScreen(FilesScreen):
         picture: Callable[[], str],
         breaks: Sequence[str] = (),
         printout: Printout | None = None,
+        *,
+        moments: Sequence[Moment] = (),
+        write_moments: Callable[[str], object] = lambda _stem: None,
     ) -> None:
         # A bundle cannot contain overridden routing decisions.
         left_out = {"bundle": bool(debugger.routes), "values": printout is None}
         kinds = [kind for kind in KINDS if not left_out.get(kind.id)]
-        super().__init__(kinds, f"As of event {count_text(debugger.event)}.")
+        super().__init__([*kinds, MOMENTS] if moments else kinds, f"As of event {count_text(debugger.event)}.")
         self._debugger = debugger
         self._breaks = tuple(breaks)
         self._printout = printout
+        self._moments = tuple(moments)
+        self._write_moments = write_moments
         # Draw now, because this window would be part of a later picture.
         self._picture = picture()
 
@@ -71,6 +89,20 @@ class ExportScreen(FilesScreen):
     def stem(self) -> str:
         """The run and its present event."""
         return f"{self._debugger.experiment.name}-{self._debugger.event}"
+
+    def write(self, kind: Kind) -> None:
+        """Write a file; for pictures of moments, this window must close first."""
+        if kind is MOMENTS:
+            self.dismiss(None)
+            self._write_moments(self._debugger.experiment.name)
+        else:
+            super().write(kind)
+
+    def file_name(self, kind: Kind) -> str:
+        """Return the file's name; moments are of no single event."""
+        if kind is MOMENTS:
+            return f"{new_report(self._debugger.experiment.name, self._moments)}.md"
+        return super().file_name(kind)
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
         """Return the writer of a file as of the present event."""
@@ -82,7 +114,8 @@ class ExportScreen(FilesScreen):
             lines = printed_csv(self._printout.wish, self._printout.shown)
             return text_bytes(lambda out: out.writelines(lines))
         if kind.id == "bundle":
-            return partial(_write_bundle, self._debugger.experiment, self._debugger.event, self._breaks)
+            moments = to_data(self._moments)
+            return partial(_write_bundle, self._debugger.experiment, self._debugger.event, self._breaks, moments)
         if kind.id == "records":
             return text_bytes(partial(write_records, *run))
         if kind.id == "trace":
@@ -91,6 +124,38 @@ class ExportScreen(FilesScreen):
         if kind.id == "requests":
             return text_bytes(partial(_write_requests, copy))
         return text_bytes(lambda out: out.write(copy.report(by_clock=True).to_json()))
+
+
+def picture_name(stem: str, moment: Moment) -> str:
+    """Return the name of the picture of a moment, in a report with that stem."""
+    return f"{stem}-{moment.event}.svg"
+
+
+def new_report(name: str, moments: Sequence[Moment]) -> str:
+    """Return the stem of a report of which the working folder has no file yet."""
+    stems = (f"{name}.moments{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(
+        stem
+        for stem in stems
+        if not any(map(os.path.lexists, (f"{stem}.md", *(picture_name(stem, one) for one in moments))))
+    )
+
+
+def write_report(folder: Path, files: Mapping[str, str]) -> None:
+    """Write a report and its pictures, all or none. Raises InputError if one cannot be written."""
+    with atomic_files() as together:
+        for name, text in files.items():
+            together.text(folder / name).write(text)
+
+
+def zipped(files: Mapping[str, str]) -> BytesIO:
+    """Return text files as one zip file, for a browser."""
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+    out.seek(0)
+    return out
 
 
 def write_records(experiment: Experiment, routes: RouteOverrides, event: int, out: TextIO) -> None:
@@ -104,12 +169,14 @@ def write_records(experiment: Experiment, routes: RouteOverrides, event: int, ou
     simulation.run(max_events=event)
 
 
-def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out: BinaryIO) -> None:
+def _write_bundle(
+    experiment: Experiment, event: int, breaks: Sequence[str], moments: Sequence[Json], out: BinaryIO
+) -> None:
     from blis_tui.golden.bundle import trace_name, write_bundle  # noqa: PLC0415
     from blis_tui.spec.authoring.provenance import without_origins  # noqa: PLC0415  (not needed to open the debugger)
 
     composed = without_origins(experiment.document, experiment.sha256, trace_name(experiment))
-    write_bundle(out, experiment, composed.to_yaml(), at=str(event), breaks=breaks)
+    write_bundle(out, experiment, composed.to_yaml(), at=str(event), breaks=breaks, moments=moments)
 
 
 def _write_trace(experiment: Experiment, routes: RouteOverrides, event: int, out: BinaryIO) -> None:

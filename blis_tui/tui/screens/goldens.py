@@ -21,6 +21,7 @@ from blis_tui._version import ENGINE
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text, plural
+from blis_tui.debugger.why.explanation import Explanation, Part, Subject
 from blis_tui.golden.golden_divergence import find_divergence, old_experiment
 from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.project import present
@@ -230,6 +231,8 @@ class GoldensScreen(Screen[None]):
         entry = self._list.current if self.is_mounted else None
         if action in ("golden_accept", "golden_reject"):
             return entry is not None and entry.waiting
+        if action == "golden_why":
+            return True if entry is not None else None
         if action == "golden_compare":
             return True if entry is not None and entry.state == "changed" else None
         if action == "golden_check":
@@ -458,6 +461,25 @@ class GoldensScreen(Screen[None]):
         self.query_one("#search", Input).value = ""
         self._list.focus()
 
+    def action_golden_why(self) -> None:
+        """Explain the state of the selected test, and what can be done."""
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415  (only needed for questions)
+
+        entry = self._list.current
+        if entry is None:
+            return
+
+        def go(reference: Subject | None) -> None:
+            if reference is not None and entry.state == "changed":
+                self.action_golden_compare()
+            elif reference is not None:
+                self.notify("There is nothing to compare: no other result waits.", markup=False)
+
+        said = self._explained.get(entry.name, "")
+        text = said if isinstance(said, str) else said.plain
+        about = explained(entry, _stored(entry), text, self._outcomes.get(entry.name))
+        self.app.push_screen(WhyScreen(None, about), go)
+
     # ---- both runs ----
 
     def action_golden_compare(self) -> None:
@@ -638,6 +660,49 @@ def standing(entry: GoldenEntry, stored: Golden | None) -> Content:
         )
         lines += [Content(""), *(Content.assemble((f"{name:<12}", _MUTED), text) for name, text in facts)]
     return Content("\n").join(lines)
+
+
+_MEANS: Final[Mapping[str, str]] = {
+    "golden": "The result of this test is accepted: pytest fails if a run gives another one.",
+    "changed": "A run gave another result than the golden, and waits for a decision.",
+    "new": "A run gave a result for which there is no golden yet; it waits for a decision.",
+    "obsolete": "There is a golden, but no experiment has this test any more.",
+    "broken": "The test or its golden cannot be read.",
+}
+_WAYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "golden": ("c runs the test now and compares.",),
+    "changed": (
+        "v shows both runs side by side where they diverge.",
+        "a makes the new result the golden: for a change that is meant.",
+        "r discards it: for a defect that is to be mended first.",
+    ),
+    "new": ("a makes it the golden.", "r discards it; the next run of pytest makes it again."),
+    "obsolete": ("pytest --blis-obsolete=delete deletes obsolete goldens.",),
+    "broken": ("Mend the file, then u reads the goldens again.",),
+}
+
+
+def explained(entry: GoldenEntry, stored: Golden | None, difference: str, outcome: Outcome | None) -> Explanation:
+    """Return what the state of a test means, what differs, and what can be done.
+
+    Args:
+        entry: the test.
+        stored: its stored result, if it can be read.
+        difference: what a waiting result would change; empty = nothing, or not known yet.
+        outcome: what a check has found, if there was one.
+    """
+    parts = [Part("What can be done", tuple((way,) for way in _WAYS.get(entry.state, ())))]
+    if entry.problem:
+        parts.insert(0, Part("The problem", tuple((row,) for row in entry.problem.splitlines())))
+    elif entry.waiting and difference:
+        parts.append(Part("What it would change", tuple((row,) for row in difference.splitlines()[1:] if row.strip())))
+    if outcome is not None:
+        parts.insert(0, Part("The latest check", ((checked(outcome).plain,),)))
+    if stored is not None and not entry.problem:
+        told = f"{entry.spec}, case {entry.case}: {plural(stored.chain.events, 'event')}, by engine {stored.engine}."
+        parts.append(Part("The stored result", ((told,),)))
+    state = _MEANS.get(entry.state, "")
+    return Explanation(Subject("golden", entry.name), f"{entry.name}: {entry.state}", state, tuple(parts))
 
 
 def failure(text: str) -> Content:

@@ -65,6 +65,8 @@ _TICKS: Final = 6
 _COURTESY_S: Final = 0.05
 """Pause of a run after a user action in seconds, so that its effect is painted first."""
 _LONG_S: Final = 8.0
+_VIEWS: Final = 50
+"""Number of earlier arrangements of panes that are remembered."""
 _NAME: Final = 40
 """Maximum length of a name in a message."""
 _ENDS: Final = {
@@ -203,7 +205,9 @@ class Stage(Screen[None]):
         self.session = DebugSession(experiment, routes=routes)
         self.source = source
         self.panes = {pane.id: pane for pane in panes_of(experiment)}
-        self.arrangement = Arrangement()
+        self._arrangement = Arrangement()
+        self._earlier: list[Arrangement] = []
+        self._undone: list[Arrangement] = []
         self._painted_s = 0.0
         self._ticks = 0
         self._quiet_until_s = 0.0
@@ -461,6 +465,43 @@ class Stage(Screen[None]):
         )
 
     # ---- layout ----
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The panes in use and their sizes; earlier ones are remembered."""
+        return self._arrangement
+
+    @arrangement.setter
+    def arrangement(self, wanted: Arrangement) -> None:
+        if wanted != self._arrangement:
+            self._earlier.append(self._arrangement)
+            del self._earlier[:-_VIEWS]
+            self._undone.clear()
+            self._arrangement = wanted
+
+    def forget_arrangements(self) -> None:
+        """Make the present arrangement the first one."""
+        self._earlier.clear()
+        self._undone.clear()
+
+    def _swap_arrangement(self, taken: list[Arrangement], kept: list[Arrangement]) -> bool:
+        """Show the latest arrangement of one list, and remember the present one in the other."""
+        if taken:
+            kept.append(self._arrangement)
+            self._arrangement = taken.pop()
+            self.place_panes()
+            return True
+        return False
+
+    def action_view_undo(self) -> None:
+        """Show the panes as they were before."""
+        if not self._swap_arrangement(self._earlier, self._undone):
+            self.notify("The panes have not been changed before.", markup=False)
+
+    def action_view_redo(self) -> None:
+        """Show the panes as they were before going back."""
+        if not self._swap_arrangement(self._undone, self._earlier):
+            self.notify("There is no later view.", markup=False)
 
     def place_panes(self) -> None:
         """Show the panes that fit, and give the active one the focus."""

@@ -33,6 +33,7 @@ from blis_tui.tui.screens.study_points import (
     columns_of,
     details,
     draw_front,
+    explained,
     heading,
     headings,
     in_order,
@@ -206,7 +207,7 @@ class StudyScreen(Screen[None]):
             return True if entry is not None and entry.status != "invalid" else None
         if action == "study_seed":
             return len(self.study.seeds) > 1
-        if action == "study_mark":
+        if action in ("study_mark", "study_why"):
             return True if entry is not None else None
         if action == "study_run":
             return True if self._work.doing == "running" or self.board.done < self.study.runs else None
@@ -402,6 +403,15 @@ class StudyScreen(Screen[None]):
         if entry is not None:
             self.board.mark(entry.point.number)
             self.show()
+
+    def action_study_why(self) -> None:
+        """Explain where the selected point stands; from there, it can be opened."""
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415  (only needed for questions)
+
+        entry = self.current
+        if entry is not None:
+            about = explained(self.study, self.board.entries, entry)
+            self.app.push_screen(WhyScreen(None, about), lambda go: None if go is None else self.action_study_open())
 
     # ---- opening points ----
 

@@ -17,10 +17,11 @@ from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
 from blis_tui.base.units import fine_bar, number_text, plural
-from blis_tui.debugger.why.explanation import Subject
+from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Subject
+from blis_tui.debugger.why.explanation import Part as Paragraph
 from blis_tui.results.expectations import judge
 from blis_tui.spec.metric_names import is_study_metric
-from blis_tui.study.point_summary import study_front, summaries
+from blis_tui.study.point_summary import beaten_by, study_front, summaries
 from blis_tui.study.study_rows import StudyResult, short_names, value_text
 from blis_tui.study.study_text import FrontPlot, bound_text, wanted
 from blis_tui.tui.drawing.lines import Column, Line, fit, names_text, table_rows, titles, words
@@ -392,6 +393,89 @@ def _figure_line(summary: PointSummary, metric: str, width: int) -> Content:
     return Content.assemble(
         (f"{metric:<{width}} ", _MUTED), f"{number_text(summary.mean(metric)):>{_FIGURE_WIDTH}}", (spread, _MUTED)
     )
+
+
+# ---- why a point stands where it does ----
+
+_STANDS: Final[Mapping[str, str]] = {
+    PENDING: "This point has not been run: c makes the missing runs.",
+    "stopped": "Its run was stopped before its end, so it does not compete.",
+    "failed": "Its run failed, so there is nothing to compare.",
+    "invalid": "With these values there is no valid experiment.",
+}
+_RIVALS: Final = 5
+"""Maximum number of better points that are named."""
+
+
+def explained(study: Study, entries: Sequence[PointEntry], one: PointEntry) -> Explanation:
+    """Return why a point is on the front or is not: the bounds that it breaks, and the points that are better."""
+    known = [each.summary for each in entries if each.summary is not None]
+    rivals = () if one.summary is None or not study.objectives else beaten_by(study, known, one.summary)
+    parts = [_bounds_part(study, one), *_objective_parts(study, known, one, rivals)]
+    return Explanation(
+        Subject(_POINT, str(one.point.number)),
+        f"Point {one.point.number}: {point_name(study, one)}",
+        _headline(study, one, rivals),
+        tuple(part for part in parts if part is not None),
+    )
+
+
+def _headline(study: Study, one: PointEntry, rivals: Sequence[PointSummary]) -> str:
+    if one.status in _STANDS:
+        why = "" if one.summary is None or not one.summary.why else f" {one.summary.why}."
+        return f"{_STANDS[one.status]}{why}"
+    if one.ok is False:
+        return "It breaks a bound, so it cannot be on the front."
+    if not study.objectives:
+        return "The study has no objectives, so there is no front." + (" All bounds hold." if one.ok else "")
+    if one.on_front:
+        return "It is on the front: no other point is as good in each objective and better in one."
+    better = f"{plural(len(rivals), 'point')} {'is' if len(rivals) == 1 else 'are'}"
+    return f"It is not on the front: {better} as good in each objective and better in one."
+
+
+def _bounds_part(study: Study, one: PointEntry) -> Paragraph | None:
+    summary = one.summary
+    if summary is None or not study.constraints or one.status not in ("done", "stopped"):
+        return None
+    return Paragraph(
+        "Bounds",
+        rows=tuple(
+            ExplanationRow(bound_text(wish), number_text(summary.mean(wish.metric)), note=(_verdict(wish, summary),))
+            for wish in study.constraints
+        ),
+    )
+
+
+def _verdict(wish: Expectation, summary: PointSummary) -> str:
+    if not _holds(wish, summary):
+        return f"broken{_how_often(wish, summary)}"
+    return "holds" if len(summary.rows) == 1 else f"holds with each of {plural(len(summary.rows), 'seed')}"
+
+
+def _objective_parts(
+    study: Study, known: Sequence[PointSummary], one: PointEntry, rivals: Sequence[PointSummary]
+) -> Iterator[Paragraph]:
+    """Yield its objectives beside the best of the study, and the points that are better."""
+    if one.summary is None or one.status != "done" or not study.objectives:
+        return
+    rows = []
+    for wish in study.objectives:
+        values = [value for each in known if each.ok is not False and (value := each.mean(wish.metric)) is not None]
+        best = (max if wish.goal == "max" else min)(values, default=None)
+        which = "best that keeps all bounds" if study.constraints else "best"
+        note = f"{which}: {number_text(best)} ({'max' if wish.goal == 'max' else 'min'})"
+        rows.append(ExplanationRow(wish.metric, number_text(one.mean(wish.metric)), note=(note,)))
+    yield Paragraph("Objectives", rows=tuple(rows))
+    if rivals:
+        told = tuple((_rival(study, rival),) for rival in rivals[:_RIVALS])
+        more = ((f"and {len(rivals) - _RIVALS:,} more.",),) if len(rivals) > _RIVALS else ()
+        yield Paragraph("Better points", (*told, *more))
+
+
+def _rival(study: Study, rival: PointSummary) -> str:
+    figures = ", ".join(f"{wish.metric} {number_text(rival.mean(wish.metric))}" for wish in study.objectives)
+    return f"{rival.point.number}: {point_name(study, PointEntry(rival.point))}: {figures}"
 
 
 # ---- the title ----

@@ -42,7 +42,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
     """Shows an explanation, and those of its references; the result is where the reader wants to go, or None.
 
     Args:
-        debugger: the run, whose position stays.
+        debugger: the run, whose position stays; None = what is explained is no part of one.
         explanation: the first explanation.
         run_waits: whether a run in progress goes on after the window closes.
     """
@@ -66,7 +66,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
     }
     """
 
-    def __init__(self, debugger: Debugger, explanation: Explanation, *, run_waits: bool = False) -> None:
+    def __init__(self, debugger: Debugger | None, explanation: Explanation, *, run_waits: bool = False) -> None:
         super().__init__()
         self._run_waits = run_waits
         self._debugger = debugger
@@ -129,8 +129,12 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
         return self._page.mentions[self._chosen].ref
 
     def _destination(self) -> Subject | None:
-        """Return the destination of `g`: the marked reference, else the subject of the explanation."""
-        return self._chosen_ref() or self._explanation.about
+        """Return the destination of `g`: the marked reference, else the subject of the explanation, unless it has none.
+
+        A key of the document has none: it is where it is explained.
+        """
+        about = self._explanation.about
+        return self._chosen_ref() or (None if about.kind == "key" else about)
 
     # ---- references ----
 
@@ -166,7 +170,7 @@ class WhyScreen(ScrolledWindow["Subject | None"]):
             self._follow(ref)
 
     def _follow(self, ref: Subject) -> None:
-        explanation = explain(self._debugger, ref)
+        explanation = None if self._debugger is None else explain(self._debugger, ref)
         if explanation is None:
             self.dismiss(ref)
             return

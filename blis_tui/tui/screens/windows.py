@@ -178,7 +178,7 @@ def read_changes(text: str) -> tuple[str, ...]:
     return words
 
 
-class _Completing(Suggester):
+class Completing(Suggester):
     """Suggests the result of a function."""
 
     def __init__(self, complete: Callable[[str], Suggestion | None]) -> None:
@@ -253,7 +253,7 @@ class PromptScreen(Window[str | None]):
             yield Input(
                 value=self._value,
                 placeholder=self._placeholder,
-                suggester=_Completing(self._complete),
+                suggester=Completing(self._complete),
                 select_on_focus=False,
                 compact=True,
             )
@@ -301,6 +301,54 @@ class PromptScreen(Window[str | None]):
     def action_read(self, lines: int) -> None:
         """Scroll a long problem."""
         self.query_one("#problem").scroll_relative(y=lines, animate=False)
+
+
+class MomentScreen(Window[tuple[str, str] | None]):
+    """Asks for the name and the note of a moment; the result is both, or None if cancelled.
+
+    Args:
+        title: the title of the window.
+        about: the event in words.
+        name: the initial name, which an empty one means, too.
+        note: the initial note.
+    """
+
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
+        *bindings(DIALOG),
+        Binding("tab,down", "app.focus_next", "other field", priority=True),
+        Binding("shift+tab,up", "app.focus_previous", show=False, priority=True),
+    ]
+    DEFAULT_CSS = """
+    MomentScreen {
+        #about, .label { color: $text-muted; }
+        #about { margin-bottom: 1; }
+        Input { padding: 0 1; background: $panel; margin-bottom: 1; }
+    }
+    """
+
+    def __init__(self, title: str, about: str, *, name: str, note: str = "") -> None:
+        super().__init__()
+        self._title = title
+        self._about = about
+        self._named = name
+        self._note = note
+
+    def compose(self) -> ComposeResult:
+        """Create the event, the two fields, and the effect of enter."""
+        with Vertical() as window:
+            window.border_title = Content(self._title)
+            yield Static(self._about, id="about", markup=False)
+            yield Static("Name", classes="label")
+            yield Input(value=self._named, placeholder=self._named, id="name", compact=True)
+            yield Static("Note", classes="label")
+            yield Input(value=self._note, placeholder="what to remember of it", id="note", compact=True)
+            yield Static(_hint("enter", "keeps it", "$accent"))
+        yield KeyBar()
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        name, note = (self.query_one(field, Input).value.strip() for field in ("#name", "#note"))
+        self.dismiss((name or self._named, note))
 
 
 class ConfirmScreen(Window[bool]):
