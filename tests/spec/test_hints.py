@@ -286,11 +286,14 @@ def test_words(word: str, meant: str) -> None:
         ("a100", "did you mean `a100-80`?"),
         ("NVIDIA-H100-80GB-HBM3", "did you mean `h100`?"),
         ("H200", "did you mean `h200`?"),
+        ("NVIDIA-A100-SXM4-40GB", "did you mean `a100-40`?"),
+        ("NVIDIA H100 PCIe", "did you mean `h100-pcie`?"),
+        ("RTX-A6000", "did you mean `rtx-a6000`?"),
         (
             "v100",
             (
-                "known names are `a100-80`, `a100-sxm`, `a10g`, `b200`, `b300`, `gb200`, `gb300`, `h100`, `h200`, `l4`,"
-                " `l40s`, `mi300x` and 5 more"
+                "known names are `a100-40`, `a100-80`, `a100-sxm`, `a10g`, `b200`, `b300`, `gb200`, `gb300`, `h100`,"
+                " `h100-nvl`, `h100-pcie`, `h20` and 13 more"
             ),
         ),
     ],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
+from blis_tui.spec.foreign.kubernetes import gpu_named
 from blis_tui.spec.foreign.manifests import import_kubernetes
 from blis_tui.spec.foreign.server_commands import Wanted
 
@@ -137,3 +138,27 @@ def test_aliases_do_not_multiply_without_end(tmp_path: Path) -> None:
 def test_any_file_gives_an_experiment_or_an_error(tmp_path: Path, data: object) -> None:
     with suppress(BlisError):
         made(tmp_path, yaml.safe_dump({"spec": data, "services": data}), "h100")
+
+
+@pytest.mark.parametrize(
+    ("label", "hardware"),
+    [
+        ("NVIDIA-A100-SXM4-40GB", "a100-40"),
+        ("NVIDIA-A100-SXM4-80GB", "a100-80"),
+        ("NVIDIA-A100", ""),
+        ("NVIDIA-H100-80GB-HBM3", "h100"),
+        ("NVIDIA-H100-PCIe", "h100-pcie"),
+        ("NVIDIA-H100-NVL", "h100-nvl"),
+        ("NVIDIA-H20", "h20"),
+        ("NVIDIA-H200", "h200"),
+        ("NVIDIA-L4", "l4"),
+        ("NVIDIA-L40", "l40"),
+        ("NVIDIA-L40S", "l40s"),
+        ("NVIDIA-RTX-A6000", "rtx-a6000"),
+        ("NVIDIA-RTX-6000-Ada-Generation", "rtx-6000-ada"),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "rtx-pro-6000"),
+    ],
+)
+def test_labels_of_nodes_name_the_hardware(label: str, hardware: str) -> None:
+    """As NVIDIA's feature discovery writes ``nvidia.com/gpu.product``."""
+    assert gpu_named(label) == hardware
