@@ -364,6 +364,7 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
     found = {to: part.figures(1e3) for to, name in names.items() if (part := latency.map(name)) is not None}
     prompts = done.map("prompt_tokens") or done.map("prompt_len")
     answers = done.map("output_tokens") or done.map("output_len")
+    users = load.count("concurrency")
     return Summary(
         path=path,
         tool="inference-perf",
@@ -373,9 +374,10 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
         latency_ms=_known(found),
         requests_per_s=throughput.number("requests_per_sec"),
         output_tokens_per_s=throughput.number("output_tokens_per_sec"),
-        rate_per_s=load.number("requested_rate"),
+        # Of a stage with users, inference-perf sets the rate itself, so that all requests are due at once.
+        rate_per_s=load.number("requested_rate") if users is None else None,
         cv=None,
-        users=load.count("concurrency"),
+        users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
     )
@@ -401,6 +403,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")
     prompts, answers = requests.map("input_length"), requests.map("output_length")
+    users = load.count("concurrency")
     return Summary(
         path=path,
         tool=f"llm-d-benchmark ({tool})" if tool else "llm-d-benchmark",
@@ -410,9 +413,10 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
         latency_ms=_known({to: _with_unit(latency, name, "units") for to, name in names.items()}),
         requests_per_s=per_s[0],
         output_tokens_per_s=per_s[1],
-        rate_per_s=load.number("rate_qps"),
+        # As above: the report copies both of inference-perf's.
+        rate_per_s=load.number("rate_qps") if users is None or tool != "inference-perf" else None,
         cv=None,
-        users=load.count("concurrency"),
+        users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
     )

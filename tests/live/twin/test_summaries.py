@@ -260,6 +260,20 @@ def test_users_bursts_and_listed_lengths(
     assert (client["arrivals"], client["input_tokens"]) == (arrivals, lengths)
 
 
+@pytest.mark.parametrize("tool", ["inference-perf", "llm-d-benchmark (inference-perf)"])
+def test_users_of_inference_perf_send_at_no_rate(tool: str, report: Report, tmp_path: Path) -> None:
+    """The rate beside them is that at which all requests of the stage would be due at once."""
+    document = yaml.safe_load(TOOLS[tool][0](report))
+    if "load_summary" in document:
+        document["load_summary"] |= {"requested_rate": 6000.0, "concurrency": 8}
+    else:
+        document["scenario"]["load"]["standardized"] |= {"rate_qps": 6000.0, "concurrency": 8}
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert (summary.rate_per_s, summary.users) == (None, 8)
+
+
 def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> None:
     document = json.loads(aiperf(report))
     document["input_sequence_length"] = {
