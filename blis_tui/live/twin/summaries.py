@@ -19,6 +19,7 @@ units are those of the tools' sources:
 from __future__ import annotations
 
 import json
+import re
 from math import fsum, inf, isfinite, isnan, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,9 @@ _LOCATED_BYTES: Final = 1 << 22
 _MS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "ms/token": 1.0, "s/token": 1e3}
 """Unit of a time -> milliseconds."""
 _LARGEST: Final = 1e15
+_ENDLESS: Final = (inf, "inf", "Infinity")
+_YAML_INFINITY: Final = re.compile(r"(?m)(?<=: )\.inf$")
+"""Of a rate or concurrency, which documents may not have."""
 _FIGURES: Final = ("mean", "p50", "p90", "p95", "p99")
 _ALSO: Final = {"avg": "mean", "median": "p50"}
 
@@ -145,6 +149,10 @@ class _Node:
             self.wrong(key, "a whole number")
         return None if value is None else int(value)
 
+    def rate(self, key: str) -> float | None:
+        """Return a rate, infinite if all is sent at once; None = it is absent or null."""
+        return inf if self.data.get(key) in _ENDLESS else self.number(key)
+
     def text(self, key: str) -> str:
         """Return a text; empty = there is none."""
         value = self.data.get(key)
@@ -230,8 +238,7 @@ def _serving(root: _Node, path: Path, run: str) -> Summary:
     latencies = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2e_latency" if sglang else "e2el"}
     listed = _of_lists(root)
     named = {to: {**listed.get(to, {}), **_named(root, name)} for to, name in latencies.items()}
-    rate, burstiness = root.data.get("request_rate"), root.number("burstiness")
-    at_once = rate in ("inf", "Infinity", inf)
+    burstiness = root.number("burstiness")
     completed = root.count("completed")
     failed = root.count("failed")
     offered = root.count("num_prompts")
@@ -246,7 +253,7 @@ def _serving(root: _Node, path: Path, run: str) -> Summary:
         latency_ms=_known(named),
         requests_per_s=root.number("request_throughput"),
         output_tokens_per_s=root.number("output_throughput"),
-        rate_per_s=inf if at_once else root.number("request_rate"),
+        rate_per_s=root.rate("request_rate"),
         cv=1.0 if sglang else None if not burstiness else 1.0 / sqrt(burstiness),
         users=root.count("max_concurrency"),
         prompts=_listed(root, "input_lens", "total_input_tokens", completed),
@@ -403,7 +410,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")
     prompts, answers = requests.map("input_length"), requests.map("output_length")
-    users = load.count("concurrency")
+    users = None if load.rate("concurrency") == inf else load.count("concurrency")
     return Summary(
         path=path,
         tool=f"llm-d-benchmark ({tool})" if tool else "llm-d-benchmark",
@@ -414,7 +421,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
         requests_per_s=per_s[0],
         output_tokens_per_s=per_s[1],
         # As above: the report copies both of inference-perf's.
-        rate_per_s=load.number("rate_qps") if users is None or tool != "inference-perf" else None,
+        rate_per_s=load.rate("rate_qps") if users is None or tool != "inference-perf" else None,
         cv=None,
         users=users,
         prompts=prompts.lengths() if prompts else None,
@@ -537,7 +544,7 @@ def _yaml(path: Path, text: str) -> object:
     if "scenario:" not in text:
         return None
     try:
-        return parse(Source(str(path), text, path.parent)).data
+        return parse(Source(str(path), _YAML_INFINITY.sub("inf", text), path.parent)).data
     except SpecError as error:
         first = error.diagnostics[0]
         raise TraceError([TraceProblem(file=str(path), line=1, column="", message=first.message)]) from error
@@ -548,7 +555,7 @@ def _line(path: Path, text: str, place: tuple[str | int, ...]) -> int:
     if len(text) > _LOCATED_BYTES:
         return 1
     try:
-        return parse(Source(str(path), text, path.parent)).place(place).span.line
+        return parse(Source(str(path), _YAML_INFINITY.sub("inf", text), path.parent)).place(place).span.line
     except SpecError:
         return 1
 

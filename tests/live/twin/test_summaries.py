@@ -274,6 +274,18 @@ def test_users_of_inference_perf_send_at_no_rate(tool: str, report: Report, tmp_
     assert (summary.rate_per_s, summary.users) == (None, 8)
 
 
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_a_report_of_requests_sent_at_once(dump: Callable[[object], str], report: Report, tmp_path: Path) -> None:
+    """vLLM's default rate, which the report writes as a number without end."""
+    document = yaml.safe_load(llm_d(report))
+    load = document["scenario"]["load"]["standardized"]
+    load |= {"tool": "vllm-benchmark", "rate_qps": float("inf"), "concurrency": float("inf")}
+    (tmp_path / "result").write_text(dump(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert (summary.rate_per_s, summary.users) == (float("inf"), None)
+
+
 def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> None:
     document = json.loads(aiperf(report))
     document["input_sequence_length"] = {
