@@ -322,7 +322,7 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     kind = strategy.text("type_")
     totals = metrics.map("request_totals") or root.map("total_count") or _Node({})
     counts = [totals.count(name) for name in ("errored", "incomplete")]
-    users = 1 if kind == "synchronous" else strategy.count("streams")
+    users = 1 if kind == "synchronous" else strategy.count("streams") or strategy.count("max_concurrency")
     sizes = [metrics.map(name, "successful") for name in ("prompt_token_count", "output_token_count")]
     spans = [None if one is None else _Node({**one.data, **dict(_inner(one))}, one.place).lengths() for one in sizes]
     return Summary(
