@@ -9,7 +9,8 @@ units are those of the tools' sources:
   line for each run, names in ``_ms``, lists of seconds;
 - vLLM, ``vllm bench serve --save-result``: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``);
 - GuideLLM, ``benchmarks.json``: https://github.com/vllm-project/guidellm (``benchmark/benchmark.py``): names in
-  ``_ms``, request latency in seconds, and its inter-token latency is the mean gap of a request;
+  ``_ms``, request latency in seconds; its inter-token latency is the mean gap of a request, weighted by its gaps, so
+  that its mean is that of every gap;
 - inference-perf, ``summary_lifecycle_metrics.json`` and ``stage_N_lifecycle_metrics.json``:
   https://github.com/kubernetes-sigs/inference-perf (``reportgen/base.py``): seconds;
 - llm-d-benchmark's report, versions 0.1 and 0.2: https://github.com/llm-d/llm-d-benchmark
@@ -316,7 +317,7 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     metrics = root.map("metrics") or root.wrong("metrics", "a map of metrics")
     names = {"ttft": ("time_to_first_token_ms", 1.0), "tpot": ("inter_token_latency_ms", 1.0)}
     names["e2e"] = ("request_latency", 1e3)
-    latency = {to: _succeeded(metrics, name, factor) for to, (name, factor) in names.items()}
+    latency = _weighted({to: _succeeded(metrics, name, factor) for to, (name, factor) in names.items()})
     places = (("config", "strategy"), ("scheduler", "strategy"), ("args", "strategy"))
     strategy = next((found for place in places if (found := root.map(*place)) is not None), _Node({}))
     kind = strategy.text("type_")
@@ -340,6 +341,13 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
         prompts=spans[0],
         answers=spans[1],
     )
+
+
+def _weighted(latencies: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Move the mean of GuideLLM's mean gaps, which is weighted by their number, to where it belongs: to every gap."""
+    percentiles = {name: value for name, value in latencies.get("tpot", {}).items() if name != "mean"}
+    mean = {name: value for name, value in latencies.get("tpot", {}).items() if name == "mean"}
+    return {**latencies, "tpot": percentiles, "itl": mean}
 
 
 def _succeeded(metrics: _Node, name: str, factor: float) -> dict[str, float]:
@@ -399,11 +407,11 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     load = root.map("scenario", "load", "standardized") or _Node({})
     tool = load.text("tool") or (root.map("scenario", "load") or _Node({})).text("name")
     requests, latency = part.map("requests") or _Node({}), part.map("latency") or _Node({})
-    # GuideLLM's inter-token latency is the mean gap of a request, which the report copies under the same name.
-    per_request = "guidellm" in tool.lower()
     names = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", **_SAME}
-    if per_request:
+    of_guidellm = "guidellm" in tool.lower()
+    if of_guidellm:  # its mean gap of a request is copied under the same name
         names["tpot"] = names.pop("itl")
+    found = {to: _with_unit(latency, name, "units") for to, name in names.items()}
     throughput = part.map("throughput") or _Node({})
     rates = [throughput.map(name) for name in ("requests_rate", "output_token_rate")] if newer else [throughput] * 2
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
@@ -417,7 +425,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
         run=run,
         completed=None if total is None else total - (failed or 0) - (requests.count("incomplete") or 0),
         failed=failed,
-        latency_ms=_known({to: _with_unit(latency, name, "units") for to, name in names.items()}),
+        latency_ms=_known(_weighted(found) if of_guidellm else found),
         requests_per_s=per_s[0],
         output_tokens_per_s=per_s[1],
         # As above: the report copies both of inference-perf's.

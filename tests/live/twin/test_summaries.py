@@ -118,7 +118,7 @@ def guidellm(report: Report) -> str:
         "output_tokens_per_second": done({"mean": report.throughput.output_tokens_per_s}),
         "request_latency": done(of(latency.e2e_ms, ALL, 1e-3)),
         "time_to_first_token_ms": done(of(latency.ttft_ms, ALL)),
-        "inter_token_latency_ms": done(of(latency.tpot_ms, ALL)),
+        "inter_token_latency_ms": done({**of(latency.tpot_ms, ALL), "mean": latency.itl_ms.mean or 0.0}),
         "prompt_token_count": done({"mean": mean([row.input_tokens for row in rows])}),
         "output_token_count": done({"mean": mean([row.output_tokens for row in rows])}),
     }
@@ -293,6 +293,19 @@ def test_guidellm_limits_what_it_sends_at_once(report: Report, tmp_path: Path) -
     summary = read_summary(tmp_path / "result")
     assert summary is not None
     assert (summary.rate_per_s, summary.users) == (float("inf"), 16)
+
+
+def test_gaps_of_guidellm_are_weighted(report: Report, tmp_path: Path) -> None:
+    """A report copies what GuideLLM calls inter-token latency; beside it is the latency by all tokens."""
+    document = yaml.safe_load(llm_d(report))
+    document["scenario"]["load"]["standardized"]["tool"] = "guidellm"
+    (tmp_path / "result").write_text(yaml.safe_dump(document))
+    (tmp_path / "own").write_text(guidellm(report))
+    for name in ("result", "own"):
+        summary = read_summary(tmp_path / name)
+        assert summary is not None
+        assert summary.latency_ms["itl"] == {"mean": report.latency.itl_ms.mean}
+        assert sorted(summary.latency_ms["tpot"]) == ["p50", "p90", "p95", "p99"]
 
 
 def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> None:
