@@ -279,33 +279,49 @@ def _named(root: _Node, latency: str) -> dict[str, float]:
 def _of_lists(root: _Node) -> dict[str, dict[str, float]]:
     """Return the latencies of the requests that are listed, which a summary may lack; lists are in seconds."""
     samples: dict[str, list[float]] = {"ttft": [], "tpot": [], "itl": [], "e2e": []}
-    firsts, gaps = root.list_of("ttfts"), root.list_of("itls")
+    firsts, gaps, lengths = root.list_of("ttfts"), root.list_of("itls"), _counts(root, "output_lens")
     for number, (first, between) in enumerate(zip(firsts, gaps, strict=False)):
-        if not isinstance(first, int | float) or not isinstance(between, list):
-            raise _Wrong((*root.place, "ttfts", number), "it is not a time with its gaps", "list seconds")
-        if not all(isinstance(gap, int | float) for gap in between):
-            raise _Wrong((*root.place, "itls", number), "a gap is not a number", "list seconds")
-        if not first:  # failed
+        if not isinstance(between, list):
+            raise _Wrong((*root.place, "itls", number), "it is not a list of gaps", "list seconds")
+        first_ms = _listed_ms(root, "ttfts", number, first)
+        gaps_ms = [_listed_ms(root, "itls", number, gap) for gap in between]
+        tokens = lengths[number] if number < len(lengths) else len(between) + 1
+        if not first_ms or not tokens:  # failed
             continue
-        whole = fsum(between)
-        samples["ttft"].append(first * 1e3)
-        samples["itl"] += [gap * 1e3 for gap in between]
-        samples["tpot"] += [whole * 1e3 / len(between)] if between else []
-        samples["e2e"].append((first + whole) * 1e3)
+        whole_ms = fsum(gaps_ms)
+        samples["ttft"].append(first_ms)
+        samples["itl"] += gaps_ms
+        samples["tpot"] += [whole_ms / (tokens - 1)] if tokens > 1 else []  # a gap may be that of several tokens
+        samples["e2e"].append(first_ms + whole_ms)
+    ordered = {name: sorted(found) for name, found in samples.items() if found}
     return {
-        name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(sorted(found), at) for at in (50, 90, 95, 99)}}
-        for name, found in samples.items()
-        if found
+        name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(found, at) for at in (50, 90, 95, 99)}}
+        for name, found in ordered.items()
     }
+
+
+def _listed_ms(root: _Node, key: str, number: int, value: object) -> float:
+    """Return a listed time, which is in seconds, in milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
+        message = f"{json.dumps(value, default=str)[:40]} is not a time"
+        raise _Wrong((*root.place, key, number), message, "it must be a number of seconds, from 0 on")
+    return value * 1e3
+
+
+def _counts(root: _Node, key: str) -> list[int]:
+    """Return listed lengths; empty = they are not in the file."""
+    values: list[int] = []
+    for number, value in enumerate(root.list_of(key)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+            message = f"{json.dumps(value, default=str)[:40]} is not a length"
+            raise _Wrong((*root.place, key, number), message, "a length is a whole number")
+        values.append(value)
+    return values
 
 
 def _listed(root: _Node, key: str, total: str, completed: int | None) -> Lengths | None:
     """Return lengths that are listed, or only summed up."""
-    values: list[int] = []
-    for number, value in enumerate(root.list_of(key)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise _Wrong((*root.place, key, number), f"{value!r} is not a length", "a length is a whole number")
-        values += [value] if value else []
+    values = [value for value in _counts(root, key) if value]
     tokens = root.count(total)
     if values:
         return Lengths(fsum(values) / len(values), {}, tuple(values))
