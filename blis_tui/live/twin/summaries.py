@@ -184,8 +184,12 @@ class _Node:
         return value
 
 
+_PERCENTILE: Final = re.compile(r"p(0[1-9]|[1-9][0-9]?)")
+"""``p05`` is p5; ``p001`` and ``p999`` are fractions of a percent."""
+
+
 def _is_percentile(name: str) -> bool:
-    return name[:1] == "p" and name[1:].isdigit()
+    return _PERCENTILE.fullmatch(name) is not None
 
 
 def _known(figures: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
@@ -371,15 +375,11 @@ def _succeeded(metrics: _Node, name: str, factor: float) -> dict[str, float]:
     return {} if found is None else _Node({**found.data, **dict(_inner(found))}, found.place).figures(factor)
 
 
-_PADDED: Final = len("p05")
-"""``p001`` and ``p999`` are fractions of a percent."""
-
-
 def _inner(found: _Node) -> Iterator[tuple[str, object]]:
     """Iterate over the percentiles of a distribution, whose names may be padded (``p05``)."""
     percentiles = found.map("percentiles")
     for name, value in (percentiles.data if percentiles else {}).items():
-        if _is_percentile(name) and len(name) <= _PADDED and int(name[1:]):
+        if _is_percentile(name):
             yield f"p{int(name[1:])}", value
 
 

@@ -316,6 +316,10 @@ def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> 
         "p1": 10,
         "p50": 200,
         "p99": 900.5,
+        "p0": 1,
+        "p100": 990,
+        "p999": 940,
+        "p\N{SUPERSCRIPT TWO}": 20,
         "min": 9,
         "max": 950,
     }
