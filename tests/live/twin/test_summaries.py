@@ -419,6 +419,18 @@ def test_another_load_than_the_files_is_said(report: Report, tmp_path: Path) -> 
     assert "not in the file: at what rate, or by how many users and how long answers are; simulated is" in out
 
 
+def test_a_load_that_cannot_be_simulated_is_the_files_error(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    path.write_text(json.dumps({**json.loads(vllm(report)), "total_input_tokens": 10**14}))
+    code, out, err = twin(path)
+    assert (code, out) == (2, "")
+    assert f"{path}:1:" in err
+    assert "its load cannot be simulated: `input_tokens` must be at most" in err
+    assert "--load spec" in err
+    assert "--> --set" not in err
+    assert "--> --set" in twin(path, "--set", "seed=many")[2]
+
+
 BROKEN: Final[dict[str, tuple[Callable[[Report], str], str, str, int]]] = {
     "aiperf-unit": (aiperf, '"unit": "us"', '"unit": "minutes"', 1),
     "aiperf-number": (aiperf, '"was_cancelled"', '"request_latency": {"unit": "ms", "avg": "slow"}, "x"', 1),
