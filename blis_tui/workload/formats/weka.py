@@ -59,6 +59,7 @@ class _Rows:
         self.inputs, self._outputs, self._times = array("q"), array("q"), array("q")
         self._took, self._rounds = array("q"), array("q")
         self._sessions = Interned[str]()
+        self._names = set[str]()
         self._trace = trace
         self._blocks: Blocks | None = None
         self._conversations = self._unnamed = self._ids = 0
@@ -76,7 +77,10 @@ class _Rows:
             message = f"it is {size}, in others {self._blocks.block_tokens}"
             conversation.note(_SIZE, message, "ids of blocks of different sizes share nothing: split the file")
             return
-        name = conversation.text("id") or f"conversation-{self._conversations}"
+        name = conversation.text("id") or "conversation"
+        if name in self._names or name == "conversation":
+            name = f"{name}-{self._conversations}"
+        self._names.add(name)
         self._conversations += 1
         numbers: dict[int, int] | None = {} if scope == "local" else None
         calls = sorted(_calls(conversation), key=lambda call: call[0])
