@@ -529,7 +529,7 @@ def _chosen(path: Path, runs: Sequence[tuple[int, int, _Node]], run: int | None)
 
 def _runs(path: Path, text: str) -> Iterator[tuple[int, int, _Node]]:
     """Iterate over the runs of a file: their numbers, the lines of those that have one each (otherwise 0), and maps."""
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > 1 and lines[0][1].startswith("{") and lines[0][1].rstrip().endswith("}"):
         for number, (line, one) in enumerate(lines, 1):
             value = _json(one)

@@ -361,6 +361,14 @@ def test_a_listed_gap_may_be_that_of_several_tokens(tmp_path: Path) -> None:
     assert means == {"ttft": 100.0, "tpot": 10.0, "itl": 20.0, "e2e": 140.0}
 
 
+def test_only_a_line_feed_ends_a_run(report: Report, tmp_path: Path) -> None:
+    named = json.dumps({**json.loads(sglang(report)), "tag": "\N{LINE SEPARATOR}\N{NEXT LINE}"}, ensure_ascii=False)
+    (tmp_path / "result").write_text(f"{named}\r\n{named}\r\n", encoding="utf-8")
+    summary = read_summary(tmp_path / "result", 2)
+    assert summary is not None
+    assert (summary.run, summary.completed) == ("run 2 of 2", 60)
+
+
 def test_one_of_several_runs_is_chosen(report: Report, tmp_path: Path) -> None:
     several = {
         "lines": "".join(
