@@ -429,7 +429,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
         names["tpot"] = names.pop("itl")
     found = {to: _with_unit(latency, name, "units") for to, name in names.items()}
     throughput = part.map("throughput") or _Node({})
-    rates = [throughput.map(name) for name in ("requests_rate", "output_token_rate")] if newer else [throughput] * 2
+    rates = [throughput.map(name) for name in ("request_rate", "output_token_rate")] if newer else [throughput] * 2
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
     per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")

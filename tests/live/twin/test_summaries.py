@@ -172,7 +172,7 @@ def llm_d(report: Report) -> str:
         },
         "throughput": {
             "output_token_rate": {"units": "tokens/s", "mean": report.throughput.output_tokens_per_s},
-            "requests_rate": {"units": "queries/s", "mean": report.throughput.requests_per_s},
+            "request_rate": {"units": "queries/s", "mean": report.throughput.requests_per_s},
         },
     }  # fmt: skip
     load = {"metadata": {}, "standardized": {"tool": "inference-perf", "stage": 0, "rate_qps": 30.0}, "native": {}}
