@@ -425,7 +425,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     requests, latency = part.map("requests") or _Node({}), part.map("latency") or _Node({})
     names = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", **_SAME}
     of_guidellm = "guidellm" in tool.lower()
-    if of_guidellm:  # its mean gap of a request is copied under the same name
+    if of_guidellm or tool == "aiperf":  # their mean gap of a request is copied under the same name
         names["tpot"] = names.pop("itl")
     found = {to: _with_unit(latency, name, "units") for to, name in names.items()}
     throughput = part.map("throughput") or _Node({})

@@ -295,6 +295,20 @@ def test_guidellm_limits_what_it_sends_at_once(report: Report, tmp_path: Path) -
     assert (summary.rate_per_s, summary.users) == (float("inf"), 16)
 
 
+def test_gaps_of_aiperf_are_those_of_a_request(report: Report, tmp_path: Path) -> None:
+    """A report copies what AIPerf calls inter-token latency."""
+    document = yaml.safe_load(llm_d(report))
+    document["scenario"]["load"]["standardized"]["tool"] = "aiperf"
+    latency = document["results"]["request_performance"]["aggregate"]["latency"]
+    latency["inter_token_latency"] = {"units": "s/token", "mean": 0.025, "p99": 0.05}
+    del latency["time_per_output_token"]
+    (tmp_path / "result").write_text(yaml.safe_dump(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert summary.latency_ms["tpot"] == {"mean": 25.0, "p99": 50.0}
+    assert "itl" not in summary.latency_ms
+
+
 def test_gaps_of_guidellm_are_weighted(report: Report, tmp_path: Path) -> None:
     """A report copies what GuideLLM calls inter-token latency; beside it is the latency by all tokens."""
     document = yaml.safe_load(llm_d(report))
