@@ -205,6 +205,8 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
     names = {"ttft": "time_to_first_token", "tpot": "inter_token_latency", "e2e": "request_latency"}
     loadgen = root.map("input_config", "loadgen") or _Node({})
     rate, users = loadgen.number("request_rate"), loadgen.count("concurrency")
+    pattern = loadgen.text("arrival_pattern") or loadgen.text("request_rate_mode")
+    shape = loadgen.number("arrival_smoothness")
     calls = root.map("request_count")
     failed = root.map("error_request_count")
     throughput, tokens = root.map("request_throughput"), root.map("output_token_throughput")
@@ -219,7 +221,7 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
         requests_per_s=throughput.number("avg") if throughput else None,
         output_tokens_per_s=tokens.number("avg") if tokens else None,
         rate_per_s=rate,
-        cv={"constant": 0.0, "poisson": 1.0}.get(loadgen.text("arrival_pattern") or loadgen.text("request_rate_mode")),
+        cv=1.0 / sqrt(shape) if pattern == "gamma" and shape else {"constant": 0.0, "poisson": 1.0}.get(pattern),
         users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,

@@ -286,6 +286,15 @@ def test_a_report_of_requests_sent_at_once(dump: Callable[[object], str], report
     assert (summary.rate_per_s, summary.users) == (float("inf"), None)
 
 
+def test_aiperf_says_how_smooth_arrivals_are(report: Report, tmp_path: Path) -> None:
+    document = json.loads(aiperf(report))
+    document["input_config"]["loadgen"] |= {"arrival_pattern": "gamma", "arrival_smoothness": 0.25}
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert summary.cv == 2.0
+
+
 def test_guidellm_limits_what_it_sends_at_once(report: Report, tmp_path: Path) -> None:
     document = json.loads(guidellm(report))
     document["benchmarks"][0]["config"]["strategy"] = {"type_": "throughput", "max_concurrency": 16}
