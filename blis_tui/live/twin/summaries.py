@@ -435,13 +435,16 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
     per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")
+    lost = (failed or 0) + (requests.count("incomplete") or 0)
+    if total is not None and lost > total:
+        requests.wrong("failures" if failed else "incomplete", f"at most `total`, {total:,}")
     prompts, answers = requests.map("input_length"), requests.map("output_length")
     users = None if load.rate("concurrency") == inf else load.count("concurrency")
     return Summary(
         path=path,
         tool=f"llm-d-benchmark ({tool})" if tool else "llm-d-benchmark",
         run=run,
-        completed=None if total is None else total - (failed or 0) - (requests.count("incomplete") or 0),
+        completed=None if total is None else total - lost,
         failed=failed,
         latency_ms=_known(_weighted(found) if of_guidellm else found),
         requests_per_s=per_s[0],
