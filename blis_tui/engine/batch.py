@@ -415,7 +415,7 @@ class Batch(Picklable):
         self.forget_late(now)
 
     def forget_late(self, now: int) -> None:
-        """Forget entries of ``stale`` and ``blind`` whose steps have ended."""
+        """Forget entries of ``preempted_in_flight`` and ``input_unknown`` whose steps have ended."""
         self.preempted_in_flight = {index: late for index, late in self.preempted_in_flight.items() if late[1] > now}
         self.input_unknown = {index: end for index, end in self.input_unknown.items() if end > now}
 

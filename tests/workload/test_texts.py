@@ -53,6 +53,18 @@ def test_a_token_is_so_many_bytes(talks: Path) -> None:
     assert lengths(talks, pacing="answers", bytes_per_token=1.0) == [(13, 9), (13 + 9 + 3, 5)]
 
 
+@pytest.mark.parametrize(("said", "expected"), [({}, [(7, 10)]), ({"pacing": "answers"}, [(7, 10), (19, 1)])])
+def test_what_the_system_says_is_part_of_the_next_message(
+    said: dict[str, object], expected: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """Otherwise the question would be taken for the answer."""
+    texts = [("system", 5), ("user", 2), ("assistant", 10), ("developer", 1), ("user", 1), ("assistant", 1)]
+    messages = [{"role": role, "content": "word" * words} for role, words in texts]
+    path = tmp_path / "talks.json"
+    path.write_text(json.dumps([{"messages": messages}]), encoding="utf-8")
+    assert lengths(path, **said) == expected
+
+
 def test_the_ratio_is_said(talks: Path) -> None:
     words = ["workload", "describe", str(talks), "--set", "trace.rate_per_s=2", "--set", "trace.bytes_per_token=2.5"]
     done = CliRunner().invoke(cli, words)

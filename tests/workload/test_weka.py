@@ -83,6 +83,18 @@ def test_ids_mean_the_same_within_their_scope(scope: str, shared: bool, tmp_path
     assert (found[0].segments == found[1].segments) == shared
 
 
+@pytest.mark.parametrize("at_s", [0.0, 2.0])
+def test_a_subagent_has_no_subagents(at_s: float, tmp_path: Path) -> None:
+    with pytest.raises(TraceError) as caught:
+        read(tmp_path, talk("a", agent(at_s, [agent(at_s, [call(at_s, 70, [1])])])))
+    assert [one.column for one in caught.value.problems] == ["requests[0].requests[0].type"]
+
+
+def test_conversations_with_the_same_id_are_two_sessions(tmp_path: Path) -> None:
+    found = read(tmp_path, *[talk("a", call(0.0, 130, [1, 2]))] * 2, rate_per_s=0.5)
+    assert [(one.session_id, one.arrival_us) for one in found] == [("a", 0), ("a-1", 2 * S)]
+
+
 def test_conversations_need_a_rate(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="does not say when requests arrive"):
         read(tmp_path, talk("a", call(0.0, 5, [])), talk("b", call(0.0, 5, [])))

@@ -304,7 +304,7 @@ def _aiperf(path: Path, text: str) -> Iterator[Measured | None]:
 
     Raises TraceError for a line that is not as AIPerf writes it.
     """
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # texts may have other ends of lines in them
         if not line.strip():
             continue
         try:

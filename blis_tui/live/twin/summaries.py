@@ -9,7 +9,8 @@ units are those of the tools' sources:
   line for each run, names in ``_ms``, lists of seconds;
 - vLLM, ``vllm bench serve --save-result``: https://github.com/vllm-project/vllm (``vllm/benchmarks/serve.py``);
 - GuideLLM, ``benchmarks.json``: https://github.com/vllm-project/guidellm (``benchmark/benchmark.py``): names in
-  ``_ms``, request latency in seconds, and its inter-token latency is the mean gap of a request;
+  ``_ms``, request latency in seconds; its inter-token latency is the mean gap of a request, weighted by its gaps, so
+  that its mean is that of every gap;
 - inference-perf, ``summary_lifecycle_metrics.json`` and ``stage_N_lifecycle_metrics.json``:
   https://github.com/kubernetes-sigs/inference-perf (``reportgen/base.py``): seconds;
 - llm-d-benchmark's report, versions 0.1 and 0.2: https://github.com/llm-d/llm-d-benchmark
@@ -19,6 +20,7 @@ units are those of the tools' sources:
 from __future__ import annotations
 
 import json
+import re
 from math import fsum, inf, isfinite, isnan, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +45,9 @@ _LOCATED_BYTES: Final = 1 << 22
 _MS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "ms/token": 1.0, "s/token": 1e3}
 """Unit of a time -> milliseconds."""
 _LARGEST: Final = 1e15
+_ENDLESS: Final = (inf, "inf", "Infinity")
+_YAML_INFINITY: Final = re.compile(r"(?m)(?<=: )\.inf$")
+"""Of a rate or concurrency, which documents may not have."""
 _FIGURES: Final = ("mean", "p50", "p90", "p95", "p99")
 _ALSO: Final = {"avg": "mean", "median": "p50"}
 
@@ -145,6 +150,10 @@ class _Node:
             self.wrong(key, "a whole number")
         return None if value is None else int(value)
 
+    def rate(self, key: str) -> float | None:
+        """Return a rate, infinite if all is sent at once; None = it is absent or null."""
+        return inf if self.data.get(key) in _ENDLESS else self.number(key)
+
     def text(self, key: str) -> str:
         """Return a text; empty = there is none."""
         value = self.data.get(key)
@@ -175,8 +184,12 @@ class _Node:
         return value
 
 
+_PERCENTILE: Final = re.compile(r"p(0[1-9]|[1-9][0-9]?)")
+"""``p05`` is p5; ``p001`` and ``p999`` are fractions of a percent."""
+
+
 def _is_percentile(name: str) -> bool:
-    return name[:1] == "p" and name[1:].isdigit()
+    return _PERCENTILE.fullmatch(name) is not None
 
 
 def _known(figures: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
@@ -192,6 +205,8 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
     names = {"ttft": "time_to_first_token", "tpot": "inter_token_latency", "e2e": "request_latency"}
     loadgen = root.map("input_config", "loadgen") or _Node({})
     rate, users = loadgen.number("request_rate"), loadgen.count("concurrency")
+    pattern = loadgen.text("arrival_pattern") or loadgen.text("request_rate_mode")
+    shape = loadgen.number("arrival_smoothness")
     calls = root.map("request_count")
     failed = root.map("error_request_count")
     throughput, tokens = root.map("request_throughput"), root.map("output_token_throughput")
@@ -206,7 +221,7 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
         requests_per_s=throughput.number("avg") if throughput else None,
         output_tokens_per_s=tokens.number("avg") if tokens else None,
         rate_per_s=rate,
-        cv={"constant": 0.0, "poisson": 1.0}.get(loadgen.text("arrival_pattern") or loadgen.text("request_rate_mode")),
+        cv=1.0 / sqrt(shape) if pattern == "gamma" and shape else {"constant": 0.0, "poisson": 1.0}.get(pattern),
         users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
@@ -230,8 +245,7 @@ def _serving(root: _Node, path: Path, run: str) -> Summary:
     latencies = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e": "e2e_latency" if sglang else "e2el"}
     listed = _of_lists(root)
     named = {to: {**listed.get(to, {}), **_named(root, name)} for to, name in latencies.items()}
-    rate, burstiness = root.data.get("request_rate"), root.number("burstiness")
-    at_once = rate in ("inf", "Infinity", inf)
+    burstiness = root.number("burstiness")
     completed = root.count("completed")
     failed = root.count("failed")
     offered = root.count("num_prompts")
@@ -246,7 +260,7 @@ def _serving(root: _Node, path: Path, run: str) -> Summary:
         latency_ms=_known(named),
         requests_per_s=root.number("request_throughput"),
         output_tokens_per_s=root.number("output_throughput"),
-        rate_per_s=inf if at_once else root.number("request_rate"),
+        rate_per_s=root.rate("request_rate"),
         cv=1.0 if sglang else None if not burstiness else 1.0 / sqrt(burstiness),
         users=root.count("max_concurrency"),
         prompts=_listed(root, "input_lens", "total_input_tokens", completed),
@@ -271,33 +285,49 @@ def _named(root: _Node, latency: str) -> dict[str, float]:
 def _of_lists(root: _Node) -> dict[str, dict[str, float]]:
     """Return the latencies of the requests that are listed, which a summary may lack; lists are in seconds."""
     samples: dict[str, list[float]] = {"ttft": [], "tpot": [], "itl": [], "e2e": []}
-    firsts, gaps = root.list_of("ttfts"), root.list_of("itls")
+    firsts, gaps, lengths = root.list_of("ttfts"), root.list_of("itls"), _counts(root, "output_lens")
     for number, (first, between) in enumerate(zip(firsts, gaps, strict=False)):
-        if not isinstance(first, int | float) or not isinstance(between, list):
-            raise _Wrong((*root.place, "ttfts", number), "it is not a time with its gaps", "list seconds")
-        if not all(isinstance(gap, int | float) for gap in between):
-            raise _Wrong((*root.place, "itls", number), "a gap is not a number", "list seconds")
-        if not first:  # failed
+        if not isinstance(between, list):
+            raise _Wrong((*root.place, "itls", number), "it is not a list of gaps", "list seconds")
+        first_ms = _listed_ms(root, "ttfts", number, first)
+        gaps_ms = [_listed_ms(root, "itls", number, gap) for gap in between]
+        tokens = lengths[number] if number < len(lengths) else len(between) + 1
+        if not first_ms or not tokens:  # failed
             continue
-        whole = fsum(between)
-        samples["ttft"].append(first * 1e3)
-        samples["itl"] += [gap * 1e3 for gap in between]
-        samples["tpot"] += [whole * 1e3 / len(between)] if between else []
-        samples["e2e"].append((first + whole) * 1e3)
+        whole_ms = fsum(gaps_ms)
+        samples["ttft"].append(first_ms)
+        samples["itl"] += gaps_ms
+        samples["tpot"] += [whole_ms / (tokens - 1)] if tokens > 1 else []  # a gap may be that of several tokens
+        samples["e2e"].append(first_ms + whole_ms)
+    ordered = {name: sorted(found) for name, found in samples.items() if found}
     return {
-        name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(sorted(found), at) for at in (50, 90, 95, 99)}}
-        for name, found in samples.items()
-        if found
+        name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(found, at) for at in (50, 90, 95, 99)}}
+        for name, found in ordered.items()
     }
+
+
+def _listed_ms(root: _Node, key: str, number: int, value: object) -> float:
+    """Return a listed time, which is in seconds, in milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
+        message = f"{json.dumps(value, default=str)[:40]} is not a time"
+        raise _Wrong((*root.place, key, number), message, "it must be a number of seconds, from 0 on")
+    return value * 1e3
+
+
+def _counts(root: _Node, key: str) -> list[int]:
+    """Return listed lengths; empty = they are not in the file."""
+    values: list[int] = []
+    for number, value in enumerate(root.list_of(key)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+            message = f"{json.dumps(value, default=str)[:40]} is not a length"
+            raise _Wrong((*root.place, key, number), message, "a length is a whole number")
+        values.append(value)
+    return values
 
 
 def _listed(root: _Node, key: str, total: str, completed: int | None) -> Lengths | None:
     """Return lengths that are listed, or only summed up."""
-    values: list[int] = []
-    for number, value in enumerate(root.list_of(key)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise _Wrong((*root.place, key, number), f"{value!r} is not a length", "a length is a whole number")
-        values += [value] if value else []
+    values = [value for value in _counts(root, key) if value]
     tokens = root.count(total)
     if values:
         return Lengths(fsum(values) / len(values), {}, tuple(values))
@@ -309,13 +339,13 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     metrics = root.map("metrics") or root.wrong("metrics", "a map of metrics")
     names = {"ttft": ("time_to_first_token_ms", 1.0), "tpot": ("inter_token_latency_ms", 1.0)}
     names["e2e"] = ("request_latency", 1e3)
-    latency = {to: _succeeded(metrics, name, factor) for to, (name, factor) in names.items()}
+    latency = _weighted({to: _succeeded(metrics, name, factor) for to, (name, factor) in names.items()})
     places = (("config", "strategy"), ("scheduler", "strategy"), ("args", "strategy"))
     strategy = next((found for place in places if (found := root.map(*place)) is not None), _Node({}))
     kind = strategy.text("type_")
     totals = metrics.map("request_totals") or root.map("total_count") or _Node({})
     counts = [totals.count(name) for name in ("errored", "incomplete")]
-    users = 1 if kind == "synchronous" else strategy.count("streams")
+    users = 1 if kind == "synchronous" else strategy.count("streams") or strategy.count("max_concurrency")
     sizes = [metrics.map(name, "successful") for name in ("prompt_token_count", "output_token_count")]
     spans = [None if one is None else _Node({**one.data, **dict(_inner(one))}, one.place).lengths() for one in sizes]
     return Summary(
@@ -335,20 +365,23 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     )
 
 
+def _weighted(latencies: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Move the mean of GuideLLM's mean gaps, which is weighted by their number, to where it belongs: to every gap."""
+    percentiles = {name: value for name, value in latencies.get("tpot", {}).items() if name != "mean"}
+    mean = {name: value for name, value in latencies.get("tpot", {}).items() if name == "mean"}
+    return {**latencies, "tpot": percentiles, "itl": mean}
+
+
 def _succeeded(metrics: _Node, name: str, factor: float) -> dict[str, float]:
     found = metrics.map(name, "successful")
     return {} if found is None else _Node({**found.data, **dict(_inner(found))}, found.place).figures(factor)
-
-
-_PADDED: Final = len("p05")
-"""``p001`` and ``p999`` are fractions of a percent."""
 
 
 def _inner(found: _Node) -> Iterator[tuple[str, object]]:
     """Iterate over the percentiles of a distribution, whose names may be padded (``p05``)."""
     percentiles = found.map("percentiles")
     for name, value in (percentiles.data if percentiles else {}).items():
-        if _is_percentile(name) and len(name) <= _PADDED and int(name[1:]):
+        if _is_percentile(name):
             yield f"p{int(name[1:])}", value
 
 
@@ -364,6 +397,7 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
     found = {to: part.figures(1e3) for to, name in names.items() if (part := latency.map(name)) is not None}
     prompts = done.map("prompt_tokens") or done.map("prompt_len")
     answers = done.map("output_tokens") or done.map("output_len")
+    users = load.count("concurrency")
     return Summary(
         path=path,
         tool="inference-perf",
@@ -373,9 +407,10 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
         latency_ms=_known(found),
         requests_per_s=throughput.number("requests_per_sec"),
         output_tokens_per_s=throughput.number("output_tokens_per_sec"),
-        rate_per_s=load.number("requested_rate"),
+        # Of a stage with users, inference-perf sets the rate itself, so that all requests are due at once.
+        rate_per_s=load.number("requested_rate") if users is None else None,
         cv=None,
-        users=load.count("concurrency"),
+        users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
     )
@@ -390,29 +425,34 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     load = root.map("scenario", "load", "standardized") or _Node({})
     tool = load.text("tool") or (root.map("scenario", "load") or _Node({})).text("name")
     requests, latency = part.map("requests") or _Node({}), part.map("latency") or _Node({})
-    # GuideLLM's inter-token latency is the mean gap of a request, which the report copies under the same name.
-    per_request = "guidellm" in tool.lower()
     names = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", **_SAME}
-    if per_request:
+    of_guidellm = "guidellm" in tool.lower()
+    if of_guidellm or tool == "aiperf":  # their mean gap of a request is copied under the same name
         names["tpot"] = names.pop("itl")
+    found = {to: _with_unit(latency, name, "units") for to, name in names.items()}
     throughput = part.map("throughput") or _Node({})
-    rates = [throughput.map(name) for name in ("requests_rate", "output_token_rate")] if newer else [throughput] * 2
+    rates = [throughput.map(name) for name in ("request_rate", "output_token_rate")] if newer else [throughput] * 2
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
     per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")
+    lost = (failed or 0) + (requests.count("incomplete") or 0)
+    if total is not None and lost > total:
+        requests.wrong("failures" if failed else "incomplete", f"at most `total`, {total:,}")
     prompts, answers = requests.map("input_length"), requests.map("output_length")
+    users = None if load.rate("concurrency") == inf else load.count("concurrency")
     return Summary(
         path=path,
         tool=f"llm-d-benchmark ({tool})" if tool else "llm-d-benchmark",
         run=run,
-        completed=None if total is None else total - (failed or 0) - (requests.count("incomplete") or 0),
+        completed=None if total is None else total - lost,
         failed=failed,
-        latency_ms=_known({to: _with_unit(latency, name, "units") for to, name in names.items()}),
+        latency_ms=_known(_weighted(found) if of_guidellm else found),
         requests_per_s=per_s[0],
         output_tokens_per_s=per_s[1],
-        rate_per_s=load.number("rate_qps"),
+        # As above: the report copies both of inference-perf's.
+        rate_per_s=load.rate("rate_qps") if users is None or tool != "inference-perf" else None,
         cv=None,
-        users=load.count("concurrency"),
+        users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
     )
@@ -494,7 +534,7 @@ def _chosen(path: Path, runs: Sequence[tuple[int, int, _Node]], run: int | None)
 
 def _runs(path: Path, text: str) -> Iterator[tuple[int, int, _Node]]:
     """Iterate over the runs of a file: their numbers, the lines of those that have one each (otherwise 0), and maps."""
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > 1 and lines[0][1].startswith("{") and lines[0][1].rstrip().endswith("}"):
         for number, (line, one) in enumerate(lines, 1):
             value = _json(one)
@@ -533,7 +573,7 @@ def _yaml(path: Path, text: str) -> object:
     if "scenario:" not in text:
         return None
     try:
-        return parse(Source(str(path), text, path.parent)).data
+        return parse(Source(str(path), _YAML_INFINITY.sub("inf", text), path.parent)).data
     except SpecError as error:
         first = error.diagnostics[0]
         raise TraceError([TraceProblem(file=str(path), line=1, column="", message=first.message)]) from error
@@ -544,7 +584,7 @@ def _line(path: Path, text: str, place: tuple[str | int, ...]) -> int:
     if len(text) > _LOCATED_BYTES:
         return 1
     try:
-        return parse(Source(str(path), text, path.parent)).place(place).span.line
+        return parse(Source(str(path), _YAML_INFINITY.sub("inf", text), path.parent)).place(place).span.line
     except SpecError:
         return 1
 

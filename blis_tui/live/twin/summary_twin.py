@@ -12,6 +12,8 @@ from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import TraceProblem
+from blis_tui.base.errors import SpecError, TraceError
 from blis_tui.base.text import aligned, printable
 from blis_tui.base.units import in_words, plural, share_change_text
 from blis_tui.live.twin.summaries import is_finite
@@ -84,12 +86,12 @@ def compare_summary(
         own_load: simulate the experiment's own workload, whatever the file says of the load.
 
     Raises:
-        SpecError: the load does not fit the experiment.
-        InputError: it has nothing to compare.
+        SpecError: the experiment is invalid.
+        TraceError: it cannot have the load of the file.
     """
     notes: list[str] = []
     document = None if own_load else _workload(summary, notes)
-    experiment = opened([] if document is None else [f"workload={json.dumps(document)}"])
+    experiment = opened([]) if document is None else _loaded(summary, document, opened)
     simulation = Simulation(replace(experiment, expect=()), check="off")
     simulation.run()
     report = simulation.report(verify=False)
@@ -103,6 +105,21 @@ def compare_summary(
     return SummaryTwin(
         summary=summary, name=name, load=load, figures=figures, lacking=tuple(summary.lacking()), notes=tuple(notes)
     )
+
+
+def _loaded(
+    summary: Summary, document: Mapping[str, object], opened: Callable[[Sequence[str]], Experiment]
+) -> Experiment:
+    """Open the experiment with the load of the file."""
+    try:
+        return opened([f"workload={json.dumps(document)}"])
+    except SpecError as error:
+        opened([])  # raises what is wrong without the load, too
+        message = f"its load cannot be simulated: {error.diagnostics[0].message}"
+        advice = "`--load spec` simulates the experiment's own workload"
+        raise TraceError(
+            [TraceProblem(file=str(summary.path), line=1, column="", message=message, help=advice)]
+        ) from error
 
 
 def _differs(figure: Figure) -> bool:

@@ -6,8 +6,9 @@ second; conversations without an answer are left out. Source: https://github.com
 whose prompt begins with all earlier messages; everything after a message without text or answer is left out.
 
 WildChat (https://huggingface.co/datasets/allenai/WildChat, exported as JSON) and chats in OpenAI's form (``messages``)
-are the same. Their tokens are estimated from the bytes of the texts (``bytes_per_token``), or counted by a tokenizer
-(``workload convert --tokenizer``, https://github.com/huggingface/tokenizers).
+are the same; what the ``system`` says in them is part of the next message. Their tokens are estimated from the bytes of
+the texts (``bytes_per_token``), or counted by a tokenizer (``workload convert --tokenizer``,
+https://github.com/huggingface/tokenizers).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _LISTS: Final = ("conversations", "conversation", "messages")
 _TEXTS: Final = ("value", "content")
+_SYSTEM: Final = ("system", "developer")
 
 
 @TRACES.plugin(
@@ -53,9 +55,9 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         found += 1
         said = 0
         messages = _messages(row)
-        turns = _turns(row, messages if whole else messages[:2], count)
+        turns = _turns(row, messages, count, whole=whole)
         silent += not turns
-        later += len(messages) - 2 * len(turns) if turns else 0
+        later += sum(not _instructs(one) for one in messages) - 2 * len(turns) if turns else 0
         for turn, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
@@ -136,14 +138,31 @@ def _counter(trace: Trace) -> Callable[[str], int]:
     return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _turns(row: JsonRow, messages: Sequence[object], count: Callable[[str], int]) -> list[tuple[int, int]]:
-    """Return token counts of messages and answers, up to the first missing or empty one, noting problems."""
+def _instructs(message: object) -> bool:
+    """Whether a message is no one's turn, but the system's part of the next one."""
+    return isinstance(message, dict) and message.get("role") in _SYSTEM
+
+
+def _turns(
+    row: JsonRow, messages: Sequence[object], count: Callable[[str], int], *, whole: bool
+) -> list[tuple[int, int]]:
+    """Return token counts of messages and answers, up to the first missing or empty one, noting problems.
+
+    ``whole``: of all, not only of the first two.
+    """
     key = next((name for name in _LISTS if name in row.data), "")
     lengths: list[int] = []
+    instructions = 0
     for number, message in enumerate(messages):
+        if len(lengths) == 2 and not whole:
+            break
         text = next((message[name] for name in _TEXTS if name in message), None) if isinstance(message, dict) else None
         if not isinstance(text, str):
             row.note(f"{key}[{number}]", "the message has no text", "it is called `value` or `content`")
             return []
-        lengths.append(count(text))
+        if _instructs(message):
+            instructions += count(text)
+        else:
+            lengths.append(instructions + count(text))
+            instructions = 0
     return [*takewhile(all, zip(lengths[::2], lengths[1::2], strict=False))]

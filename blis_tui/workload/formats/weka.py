@@ -32,6 +32,7 @@ _CALLS: Final = ("n", "s")
 _SCOPES: Final = ("local", "global")
 _TOOK: Final = "api_time"
 _SIZE: Final = "block_size"
+_REQUESTS: Final = "requests"
 
 
 @TRACES.plugin("weka", "Weka (AgentX): JSON with conversations of agents: block_size, hash_id_scope and requests.")
@@ -58,6 +59,7 @@ class _Rows:
         self.inputs, self._outputs, self._times = array("q"), array("q"), array("q")
         self._took, self._rounds = array("q"), array("q")
         self._sessions = Interned[str]()
+        self._names = set[str]()
         self._trace = trace
         self._blocks: Blocks | None = None
         self._conversations = self._unnamed = self._ids = 0
@@ -75,10 +77,13 @@ class _Rows:
             message = f"it is {size}, in others {self._blocks.block_tokens}"
             conversation.note(_SIZE, message, "ids of blocks of different sizes share nothing: split the file")
             return
-        name = conversation.text("id") or f"conversation-{self._conversations}"
+        name = conversation.text("id") or "conversation"
+        if name in self._names or name == "conversation":
+            name = f"{name}-{self._conversations}"
+        self._names.add(name)
         self._conversations += 1
         numbers: dict[int, int] | None = {} if scope == "local" else None
-        calls = sorted(_calls(conversation, "requests"), key=lambda call: call[0])
+        calls = sorted(_calls(conversation), key=lambda call: call[0])
         for turn, (time_us, call) in enumerate(calls):
             if len(self.inputs) == self._trace.limit:
                 break
@@ -128,22 +133,22 @@ class _Rows:
         )
 
 
-def _calls(row: JsonRow, key: str, begin_us: int = 0) -> Iterator[tuple[int, JsonRow]]:
-    """Iterate over the calls of a conversation or subagent with their times, noting problems."""
-    requests = row.data.get(key)
+def _calls(row: JsonRow, begin_us: int | None = None) -> Iterator[tuple[int, JsonRow]]:
+    """Iterate over the calls of a conversation, or of a subagent that begins then, with times, noting problems."""
+    requests = row.data.get(_REQUESTS)
     if not isinstance(requests, list):
-        row.note(key, f"there is no list `{key}`", "it has the calls in order")
+        row.note(_REQUESTS, f"there is no list `{_REQUESTS}`", "it has the calls in order")
         return
     for number, value in enumerate(requests):
-        call = JsonRow.of(row.line, value, row.problems, f"{row.at(key)}[{number}]")
+        call = JsonRow.of(row.line, value, row.problems, f"{row.at(_REQUESTS)}[{number}]")
         time_us = None if call is None else call.time_us("t", _US_PER_S)
         if call is None or time_us is None:
             continue
-        time_us += begin_us if time_us < begin_us else 0
+        time_us += begin_us if begin_us is not None and time_us < begin_us else 0
         kind = call.data.get("type")
         if kind in _CALLS:
             yield time_us, call
-        elif kind == "subagent" and not begin_us:
-            yield from _calls(call, "requests", time_us)
+        elif kind == "subagent" and begin_us is None:
+            yield from _calls(call, time_us)
         else:
             call.note("type", "it is no kind of call", "a call is `n` or `s`, and a conversation has `subagent`, too")

@@ -129,6 +129,8 @@ def _table(columns: TraceColumns, trace: Trace, problems: Problems, seed: int = 
     Raises:
         TraceError: nothing is replayed, or there are no times.
     """
+    if not len(columns.input_tokens):
+        problems.fail(1, "", "the file has no requests", "is it the right one?")
     if columns.arrival_us is None:
         if trace.rate_per_s is None:
             message = f"a file of the format `{trace.format}` does not say when requests arrive"

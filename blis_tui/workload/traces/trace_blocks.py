@@ -18,7 +18,9 @@ IDS: Final = "hash_ids"
 _NOTHING: Final = -1
 _SEVERAL: Final = -2
 _FAR: Final = 1 << 16
-"""Distance between ids that count from 0 and ids that are hashes."""
+"""Ids from here on may be hashes, unless so many blocks were named that they may count from 0."""
+_SPARSE: Final = 8
+"""Ids of which as few as one in so many occurs still count from 0."""
 _ROOM: Final = 1 << 12
 """Places made at a time."""
 _LARGEST: Final = 2048
@@ -92,7 +94,8 @@ class Blocks:
         """Add the blocks of the next prompt."""
         uses, before, last = self._uses, self._before, _NOTHING
         if ids and (self._numbers or max(ids) >= len(uses)):
-            ids = [self._number(one) for one in ids]
+            far = _FAR + _SPARSE * (len(self._ids) + len(ids))
+            ids = [self._number(one, far) for one in ids]
         for number in ids:
             used = uses[number]
             if not used:
@@ -104,14 +107,14 @@ class Blocks:
         self._ids.extend(ids)
         self._ends.append(len(self._ids))
 
-    def _number(self, one: int) -> int:
-        """Return a block's place in the tables: its id, or if that is far beyond the others, the next free place.
+    def _number(self, one: int, far: int) -> int:
+        """Return a block's place in the tables: its id, or from ``far`` on the next free place.
 
         Ids usually count from 0, and the tables then take sixteen bytes for each, not two hundred.
         """
         if (found := self._numbers.get(one)) is not None:
             return found
-        if one >= len(self._uses) + _FAR or one in self._names:
+        if one >= max(far, len(self._uses)) or one in self._names:
             number = self._numbers[one] = len(self._uses)
             self._names[number] = one
         else:

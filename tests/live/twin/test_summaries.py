@@ -118,7 +118,7 @@ def guidellm(report: Report) -> str:
         "output_tokens_per_second": done({"mean": report.throughput.output_tokens_per_s}),
         "request_latency": done(of(latency.e2e_ms, ALL, 1e-3)),
         "time_to_first_token_ms": done(of(latency.ttft_ms, ALL)),
-        "inter_token_latency_ms": done(of(latency.tpot_ms, ALL)),
+        "inter_token_latency_ms": done({**of(latency.tpot_ms, ALL), "mean": latency.itl_ms.mean or 0.0}),
         "prompt_token_count": done({"mean": mean([row.input_tokens for row in rows])}),
         "output_token_count": done({"mean": mean([row.output_tokens for row in rows])}),
     }
@@ -172,7 +172,7 @@ def llm_d(report: Report) -> str:
         },
         "throughput": {
             "output_token_rate": {"units": "tokens/s", "mean": report.throughput.output_tokens_per_s},
-            "requests_rate": {"units": "queries/s", "mean": report.throughput.requests_per_s},
+            "request_rate": {"units": "queries/s", "mean": report.throughput.requests_per_s},
         },
     }  # fmt: skip
     load = {"metadata": {}, "standardized": {"tool": "inference-perf", "stage": 0, "rate_qps": 30.0}, "native": {}}
@@ -260,6 +260,77 @@ def test_users_bursts_and_listed_lengths(
     assert (client["arrivals"], client["input_tokens"]) == (arrivals, lengths)
 
 
+@pytest.mark.parametrize("tool", ["inference-perf", "llm-d-benchmark (inference-perf)"])
+def test_users_of_inference_perf_send_at_no_rate(tool: str, report: Report, tmp_path: Path) -> None:
+    """The rate beside them is that at which all requests of the stage would be due at once."""
+    document = yaml.safe_load(TOOLS[tool][0](report))
+    if "load_summary" in document:
+        document["load_summary"] |= {"requested_rate": 6000.0, "concurrency": 8}
+    else:
+        document["scenario"]["load"]["standardized"] |= {"rate_qps": 6000.0, "concurrency": 8}
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert (summary.rate_per_s, summary.users) == (None, 8)
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_a_report_of_requests_sent_at_once(dump: Callable[[object], str], report: Report, tmp_path: Path) -> None:
+    """vLLM's default rate, which the report writes as a number without end."""
+    document = yaml.safe_load(llm_d(report))
+    load = document["scenario"]["load"]["standardized"]
+    load |= {"tool": "vllm-benchmark", "rate_qps": float("inf"), "concurrency": float("inf")}
+    (tmp_path / "result").write_text(dump(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert (summary.rate_per_s, summary.users) == (float("inf"), None)
+
+
+def test_aiperf_says_how_smooth_arrivals_are(report: Report, tmp_path: Path) -> None:
+    document = json.loads(aiperf(report))
+    document["input_config"]["loadgen"] |= {"arrival_pattern": "gamma", "arrival_smoothness": 0.25}
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert summary.cv == 2.0
+
+
+def test_guidellm_limits_what_it_sends_at_once(report: Report, tmp_path: Path) -> None:
+    document = json.loads(guidellm(report))
+    document["benchmarks"][0]["config"]["strategy"] = {"type_": "throughput", "max_concurrency": 16}
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert (summary.rate_per_s, summary.users) == (float("inf"), 16)
+
+
+def test_gaps_of_aiperf_are_those_of_a_request(report: Report, tmp_path: Path) -> None:
+    """A report copies what AIPerf calls inter-token latency."""
+    document = yaml.safe_load(llm_d(report))
+    document["scenario"]["load"]["standardized"]["tool"] = "aiperf"
+    latency = document["results"]["request_performance"]["aggregate"]["latency"]
+    latency["inter_token_latency"] = {"units": "s/token", "mean": 0.025, "p99": 0.05}
+    del latency["time_per_output_token"]
+    (tmp_path / "result").write_text(yaml.safe_dump(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    assert summary.latency_ms["tpot"] == {"mean": 25.0, "p99": 50.0}
+    assert "itl" not in summary.latency_ms
+
+
+def test_gaps_of_guidellm_are_weighted(report: Report, tmp_path: Path) -> None:
+    """A report copies what GuideLLM calls inter-token latency; beside it is the latency by all tokens."""
+    document = yaml.safe_load(llm_d(report))
+    document["scenario"]["load"]["standardized"]["tool"] = "guidellm"
+    (tmp_path / "result").write_text(yaml.safe_dump(document))
+    (tmp_path / "own").write_text(guidellm(report))
+    for name in ("result", "own"):
+        summary = read_summary(tmp_path / name)
+        assert summary is not None
+        assert summary.latency_ms["itl"] == {"mean": report.latency.itl_ms.mean}
+        assert sorted(summary.latency_ms["tpot"]) == ["p50", "p90", "p95", "p99"]
+
+
 def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> None:
     document = json.loads(aiperf(report))
     document["input_sequence_length"] = {
@@ -268,6 +339,10 @@ def test_percentiles_of_lengths_are_followed(report: Report, tmp_path: Path) -> 
         "p1": 10,
         "p50": 200,
         "p99": 900.5,
+        "p0": 1,
+        "p100": 990,
+        "p999": 940,
+        "p\N{SUPERSCRIPT TWO}": 20,
         "min": 9,
         "max": 950,
     }
@@ -294,6 +369,27 @@ def test_lists_give_what_the_summary_lacks(tmp_path: Path) -> None:
     assert summary.latency_ms["ttft"]["mean"] == 150.0
     assert [round(summary.latency_ms[name]["mean"], 6) for name in ("itl", "tpot", "e2e")] == [30.0, 35.0, 195.0]
     assert (summary.prompts and summary.prompts.mean, summary.answers and summary.answers.values) == (49 / 3, (3, 2))
+
+
+def test_a_listed_gap_may_be_that_of_several_tokens(tmp_path: Path) -> None:
+    """Five tokens in three parts; a request that broke off after its first token is not counted."""
+    document = {
+        "endpoint_type": "openai", "completed": 1, "input_lens": [10, 10], "output_lens": [5, 0],
+        "ttfts": [0.1, 0.7], "itls": [[0.02, 0.02], [0.9]],
+    }  # fmt: skip
+    (tmp_path / "result").write_text(json.dumps(document))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    means = {name: round(found["mean"], 6) for name, found in summary.latency_ms.items()}
+    assert means == {"ttft": 100.0, "tpot": 10.0, "itl": 20.0, "e2e": 140.0}
+
+
+def test_only_a_line_feed_ends_a_run(report: Report, tmp_path: Path) -> None:
+    named = json.dumps({**json.loads(sglang(report)), "tag": "\N{LINE SEPARATOR}\N{NEXT LINE}"}, ensure_ascii=False)
+    (tmp_path / "result").write_text(f"{named}\r\n{named}\r\n", encoding="utf-8")
+    summary = read_summary(tmp_path / "result", 2)
+    assert summary is not None
+    assert (summary.run, summary.completed) == ("run 2 of 2", 60)
 
 
 def test_one_of_several_runs_is_chosen(report: Report, tmp_path: Path) -> None:
@@ -354,13 +450,31 @@ def test_another_load_than_the_files_is_said(report: Report, tmp_path: Path) -> 
     assert "not in the file: at what rate, or by how many users and how long answers are; simulated is" in out
 
 
+def test_a_load_that_cannot_be_simulated_is_the_files_error(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    path.write_text(json.dumps({**json.loads(vllm(report)), "total_input_tokens": 10**14}))
+    code, out, err = twin(path)
+    assert (code, out) == (2, "")
+    assert f"{path}:1:" in err
+    assert "its load cannot be simulated: `input_tokens` must be at most" in err
+    assert "--load spec" in err
+    assert "--> --set" not in err
+    assert "--> --set" in twin(path, "--set", "seed=many")[2]
+
+
 BROKEN: Final[dict[str, tuple[Callable[[Report], str], str, str, int]]] = {
     "aiperf-unit": (aiperf, '"unit": "us"', '"unit": "minutes"', 1),
     "aiperf-number": (aiperf, '"was_cancelled"', '"request_latency": {"unit": "ms", "avg": "slow"}, "x"', 1),
     "vllm-negative": (vllm, '"completed": 60', '"completed": -1', 1),
     "sglang-list": (sglang, '"dataset_name"', '"input_lens": ["many"], "dataset_name"', 1),
+    "sglang-long-list": (sglang, '"dataset_name"', f'"input_lens": [{"9" * 400}], "dataset_name"', 1),
+    "vllm-nan": (vllm, '"completed"', '"ttfts": [NaN], "itls": [[]], "completed"', 1),
+    "vllm-endless": (vllm, '"completed"', '"ttfts": [1.0], "itls": [[Infinity]], "completed"', 1),
+    "vllm-huge": (vllm, '"completed"', f'"ttfts": [{"9" * 400}], "itls": [[]], "completed"', 1),
+    "vllm-no-list": (vllm, '"completed"', '"ttfts": [1.0], "itls": [0.1], "completed"', 1),
     "guidellm-map": (guidellm, '"request_totals": {"successful": 60', '"request_totals": {"successful": "all"', 1),
     "inference-perf-count": (inference_perf, '"failures": {"count": 2', '"failures": {"count": 2.5', 1),
+    "llm-d-failures": (llm_d, "failures: 2", "failures: 99", 29),
     "llm-d-unit": (llm_d, "units: s/token", "units: s/word", 28),
 }
 
@@ -377,6 +491,6 @@ def test_a_broken_file_is_one_error_with_its_line(case: str, report: Report, tmp
     assert err.count("error[BLIS2100]") == 1
     where = next(number for number, one in enumerate(path.read_text().splitlines(), 1) if new in one)
     assert f"{path}:{where}:" in err
-    assert "= help: it must be" in err or "= help: a length is" in err
+    assert any(f"= help: {advice}" in err for advice in ("it must be", "a length is", "list seconds"))
     assert "Traceback" not in err
-    assert where == line or case == "llm-d-unit"
+    assert where == line or write is llm_d
