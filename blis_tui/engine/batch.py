@@ -451,10 +451,10 @@ class Batch(Picklable):
 
     def in_order(self) -> list[Request]:
         """Return all requests that a plan may grant tokens to, in the order of admission."""
-        unsure = self.cohort.maybe_finished
-        if not unsure:
+        maybe_finished = self.cohort.maybe_finished
+        if not maybe_finished:
             return list(self.running.values())
-        return sorted([*self.running.values(), *unsure.values()], key=slot_of)
+        return sorted([*self.running.values(), *maybe_finished.values()], key=slot_of)
 
     def reform_cohort(self, decoding: dict[int, Request]) -> None:
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
@@ -509,8 +509,8 @@ class Batch(Picklable):
 
     def holders(self) -> list[Request]:
         """Return all requests that hold KV blocks."""
-        leaving = [request for request, _ in self.aborting]
-        return [*self.running.values(), *self.finishing.values(), *leaving, *self.reserved.values()]
+        aborting = [request for request, _ in self.aborting]
+        return [*self.running.values(), *self.finishing.values(), *aborting, *self.reserved.values()]
 
     def abort(self, request: Request, now: int) -> None:
         """Take out a running request, which leaves without a result, and free its blocks."""

@@ -623,13 +623,13 @@ class Ahead(FastForward):
 
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, as plain values (for digests)."""
-        ending = sorted(self.batch.finishing), [(one.index, content) for one, content in self.batch.aborting]
+        finishing = sorted(self.batch.finishing), [(one.index, content) for one, content in self.batch.aborting]
         if self.batch.planned is None:
-            return (ending,)
+            return (finishing,)
         plan, epoch = self.batch.planned
         if plan is None:
-            return (ending, epoch)
+            return (finishing, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
         preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
         ghosts = [(one.request.index, one.tokens, one.context_tokens) for one in plan.ghosts]
-        return (ending, epoch, chunks, [one.index for one in plan.admitted], preempted, ghosts)
+        return (finishing, epoch, chunks, [one.index for one in plan.admitted], preempted, ghosts)

@@ -457,9 +457,9 @@ class Steps(Picklable):
         departing.clear()
 
     def _depart(self, departing: list[tuple[int, int, Request]]) -> None:
-        seen, ending = self.seen, self.batch.finishing
+        seen, finishing = self.seen, self.batch.finishing
         for end, _, request in departing:  # as in `leave`, where nobody observes it
-            if ending:
+            if finishing:
                 self._release(request)
             seen.leave(request, end)
             self.departed_us = end
@@ -498,8 +498,8 @@ class Steps(Picklable):
         observers.tell(Prefilled, now, request.request_id, self.index)
 
     def _release(self, request: Request) -> None:
-        ending = self.batch.finishing
-        if ending.get(request.batch_slot) is request:
+        finishing = self.batch.finishing
+        if finishing.get(request.batch_slot) is request:
             self.batch.release_finishing(request)
 
     # ---- records of a step ----

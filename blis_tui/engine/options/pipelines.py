@@ -31,7 +31,7 @@ class InFlightBatch(NamedTuple):
 
     end_us: int
     slots: tuple[int, ...]
-    ending: tuple[Request, ...]
+    finishing: tuple[Request, ...]
     """The requests of the batch that get their last token at its end."""
 
 
@@ -195,7 +195,7 @@ class Stages(StepLoop):
             for slot in gone.slots:
                 if busy.get(slot, 0) <= gone.end_us:
                     busy.pop(slot, None)
-            for request in gone.ending:
+            for request in gone.finishing:
                 if batch.finishing.get(request.batch_slot) is request:
                     batch.release_finishing(request)
 
@@ -216,7 +216,7 @@ class Stages(StepLoop):
 
     def state(self) -> tuple[object, ...]:
         """Return the pipeline's state as plain values (for digests)."""
-        under_way = [(one.end_us, one.slots, [request.index for request in one.ending]) for one in self.under_way]
+        under_way = [(one.end_us, one.slots, [request.index for request in one.finishing]) for one in self.under_way]
         pending = self.upcoming and self.upcoming.time_us
         return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.in_flight_until))
 

@@ -189,23 +189,23 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     pool = batch.pool
     cohort = batch.cohort
     decodes, due = cohort.next_needs(plan.threshold)
-    unsure = list(cohort.maybe_finished.values())
-    left = budget - decodes - len(unsure)
-    if left < 0 or (pool.served_in_order and unsure):
+    maybe_finished = list(cohort.maybe_finished.values())
+    left = budget - decodes - len(maybe_finished)
+    if left < 0 or (pool.served_in_order and maybe_finished):
         return _ORDER_MATTERS
-    vain = whole_sum([pool.missing(request, request.computed_tokens + 1) for request in unsure])
-    if not batch.prefills and due + vain <= pool.free:
+    wasted_blocks = whole_sum([pool.missing(request, request.computed_tokens + 1) for request in maybe_finished])
+    if not batch.prefills and due + wasted_blocks <= pool.free:
         if due or not cohort.lockstep:
             cohort.take(pool, due)
-        _grant_past_end(batch, plan, unsure)
+        _grant_past_end(batch, plan, maybe_finished)
         return left
     prefills = list(batch.prefills.values())
     wants = [_wanted_tokens(request, plan.threshold) for request in prefills]
     total = whole_sum(wants)
     covered = total <= left
-    if (not covered or pool.served_in_order) and (unsure or not _prefills_are_last(batch, prefills)):
+    if (not covered or pool.served_in_order) and (maybe_finished or not _prefills_are_last(batch, prefills)):
         return _ORDER_MATTERS
-    need = due + vain
+    need = due + wasted_blocks
     grants: list[int] = []
     drafting = batch.speculative
     for request, want in zip(prefills, wants, strict=True):
@@ -216,21 +216,21 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
             slots = request.computed_tokens + grant if drafting is None else drafting.slots(request, grant)
             need += max(0, pool.missing(request, slots))
     if need > pool.free:
-        if not cohort.lockstep or unsure:
+        if not cohort.lockstep or maybe_finished:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
     cohort.take(pool, due)
-    _grant_past_end(batch, plan, unsure)
+    _grant_past_end(batch, plan, maybe_finished)
     for request, grant in zip(prefills, grants, strict=True):
         if grant:
             batch.grant(plan, request, grant)
     return left
 
 
-def _grant_past_end(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
+def _grant_past_end(batch: Batch, plan: Plan, maybe_finished: list[Request]) -> None:
     """Let requests compute one more token although their answers end in the step in flight, which plans cannot know."""
-    for request in unsure:
+    for request in maybe_finished:
         batch.pool.extend(request, request.computed_tokens + 1)
         plan.ghosts.append(DiscardedTokens(request, 1, request.computed_tokens))
 

@@ -276,9 +276,9 @@ class EventLoop(StepLoop):
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
         batch = self.batch
-        leaving = [(one.index, content) for one, content in batch.aborting]
+        aborting = [(one.index, content) for one, content in batch.aborting]
         computed = [one.index for one in self.computed if one.state is RUNNING or self._ends(one)]
-        state: tuple[object, ...] = (list(batch.finishing), leaving, computed)
+        state: tuple[object, ...] = (list(batch.finishing), aborting, computed)
         if self.put_back is not None:
             state = (*state, [one.victim.index for one in self.put_back.preempted])
         if self.polls:
