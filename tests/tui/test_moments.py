@@ -25,7 +25,7 @@ from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.screens.windows import ConfirmScreen, MomentScreen
 from tests.tui.debugging import NARROW, Debugging, debugging, experiment
-from tests.tui.screens import check_screen, screen_text
+from tests.tui.screens import check_screen, draw, screen_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,13 @@ async def test_a_life_of_moments(file_regression: FileRegressionFixture) -> None
         await here.press("delete", "y")
         assert not here.session.moments
         assert not load_session("kv-pressure").moments
+
+
+async def test_the_end_of_a_long_name_is_seen_while_it_is_edited() -> None:
+    async with debugging(size=NARROW, requests=20, at="30", at_once=True) as here:
+        await here.press("k", *("space" if key == " " else key for key in "and on " * 12 + "the end"))
+        await draw(here.pilot)
+        assert "and on the end" in screen_text(here.app)
 
 
 async def test_an_event_that_is_not_recorded_yet_can_be_gone_to_but_not_explained() -> None:
