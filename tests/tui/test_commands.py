@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import yaml
-from textual.command import CommandInput, CommandPalette
+from textual.command import CommandInput, CommandList, CommandPalette
 
 from blis_tui.tui.actions import ACTIONS
 from blis_tui.tui.app import BlisApp
@@ -97,6 +97,25 @@ async def test_what_is_wrong_is_said_and_stays_to_be_corrected(text: str) -> Non
         assert here.said()
         assert isinstance(here.app.screen, CommandPalette)
         assert here.app.screen.query_one(CommandInput).value == text
+
+
+async def test_brackets_are_no_markup_in_the_list() -> None:
+    odd = "[red] [/ [/] [b"
+    async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
+        await type_command(here, f"keep {odd}")
+        assert [one.name for one in here.session.moments] == [odd]
+        for text, shown in (
+            (f"watch {odd}", f"Command: watch {odd}"),
+            ("Moment: [/", f"Moment: {odd}"),
+            (odd, f"Moment: {odd}"),
+        ):
+            await here.press("colon")
+            here.app.screen.query_one(CommandInput).value = text
+            await here.idle()
+            options = here.app.screen.query_one(CommandList)
+            titles = [str(options.get_option_at_index(place).prompt) for place in range(options.option_count)]
+            assert any(one.startswith(shown) for one in titles)
+            await here.press("escape")
 
 
 async def test_a_colon_lists_and_tab_completes() -> None:
