@@ -99,6 +99,16 @@ async def test_what_is_wrong_is_said_and_stays_to_be_corrected(text: str) -> Non
         assert here.app.screen.query_one(CommandInput).value == text
 
 
+@pytest.mark.parametrize("text", ["xyzzy", "[red]", "-5", "-5:"])
+async def test_what_means_nothing_runs_nothing_whatever_an_earlier_list_had(text: str) -> None:
+    async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
+        before = here.screen.arrangement
+        await type_command(here, text)
+        assert f"Nothing is named '{text}'" in here.said()
+        assert isinstance(here.app.screen, CommandPalette)
+        assert (here.event, here.screen.arrangement, here.app.clipboard) == (100, before, "")
+
+
 async def test_brackets_are_no_markup_in_the_list() -> None:
     odd = "[red] [/ [/] [b"
     async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
