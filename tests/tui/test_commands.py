@@ -75,6 +75,10 @@ async def test_verbs_do_what_their_windows_do() -> None:
         assert here.screen._filter == "preempted"
         await type_command(here, "keep the spot")
         assert [(one.event, one.name) for one in here.session.moments] == [(here.event, "the spot")]
+        await here.press("k", "tab", *"why", "enter")
+        await type_command(here, "keep a spot")
+        await type_command(here, "keep the spot")
+        assert [(one.name, one.note) for one in here.session.moments] == [("the spot", "why")]
         await type_command(here, "at 20")
         await type_command(here, "the spot")
         assert here.event == here.session.moments[0].event

@@ -741,8 +741,9 @@ class DebuggerScreen(Asking):
         self.app.push_screen(MomentScreen("Keep this moment", _sentence(about), name=session.name_for(event)), keep)
 
     def keep_moment(self, name: str, note: str = "") -> None:
-        """Keep the present event."""
-        self.session.keep(name, note)
+        """Keep the present event; one that is kept already gets another name, and keeps its note unless it is given."""
+        kept = self.session.moment_at(self.session.debugger.event)
+        self.session.keep(name, note or ("" if kept is None else kept.note))
         self._moments_changed(f"Kept: {name}")
 
     def _edit_moment(self, moment: Moment) -> None:
