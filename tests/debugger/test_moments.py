@@ -100,3 +100,17 @@ def test_a_report_shows_texts_as_they_are() -> None:
     assert "\x1b" not in text
     assert "\n\n> It is another.\n\n```sh\nblis-tui tui x --at 5\n```\n" in text
     assert "![" not in text
+
+
+def test_what_begins_a_note_is_no_markup_and_names_of_pictures_are_links() -> None:
+    moment = kept(opened(), 5)
+    for note, shown in (
+        ("- first", "\\- first"),
+        ("1. first", "1\\. first"),
+        ("---", "\\---"),
+        ("    4 > 3 &lt; $x$", "4 \\> 3 \\&lt; \\$x\\$"),
+        ("30 ms late", "30 ms late"),
+    ):
+        assert f"\n\n{shown}\n\n" in report("run", [], [Shown(moment=replace(moment, note=note), command="x")])
+    text = report("run", [], [Shown(moment=moment, command="", picture="late (1)-5.svg")])
+    assert "![here](late%20%281%29-5.svg)" in text
