@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -163,6 +164,26 @@ async def test_the_command_of_a_report_leads_to_the_event_and_its_picture_shows_
         drawn = (empty / picture).read_text(encoding="utf-8")
         words = [unescape("".join(one.itertext())) for one in ET.fromstring(drawn).iter() if one.tag.endswith("text")]  # noqa: S314
         assert words[words.index("event") + 1] == f"{event:,}"
+
+
+async def test_pictures_of_another_experiment_show_no_messages_and_views_stay_as_they_were(empty: Path) -> None:
+    async with debugging(size=NARROW, at_once=True) as here:
+        for event in (300, 900):
+            await keep(here, event, "the spot")
+            moment = here.session.moments[-1]
+            here.session.moments = (*here.session.moments[:-1], replace(moment, time_us=moment.time_us + 1))
+        await here.press("5", "K", "5", "z")
+        here.screen._write_moments("late")
+        await here.idle()
+        with here.screen.arrangement_restored():
+            await here.press(*"zzzzz")
+        assert here.screen.arrangement.active == "moments"
+        await here.press("Z")
+        assert here.screen.arrangement.active == "kv"
+    for event in (300, 900):
+        drawn = (empty / f"late.moments-{event}.svg").read_text(encoding="utf-8")
+        assert ">kept" not in drawn
+        assert ">changed" not in drawn
 
 
 async def test_a_bundle_has_them_wherever_it_is_opened(

@@ -1003,22 +1003,21 @@ class DebuggerScreen(Asking):
         """Visit each moment and draw it, then come back; return the report and its pictures, by file name."""
         debugger, arrangement, shown = self.session.debugger, self.arrangement, []
         here, files = debugger.event, {}
-        for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
-            if "moments" in (arrangement.lower, arrangement.active):
-                self.activate(pane)
-        for moment in self.session.moments:
-            self.go(debugger.seek(moment.event), GOING)
-            await self.at_rest()
-            changed, picture = change_of(moment, debugger), ""
-            if debugger.event == moment.event:
-                picture = picture_name(stem, moment)
-                files[picture] = self.app.export_screenshot()
-            shown.append(
-                Shown(moment=moment, command=self.command(str(moment.event)), picture=picture, changed=changed)
-            )
-        self.go(debugger.seek(here), "going back")
-        while self.arrangement != arrangement:
-            self.action_view_undo()
+        with self.arrangement_restored():
+            for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
+                if "moments" in (arrangement.lower, arrangement.active):
+                    self.activate(pane)
+            for moment in self.session.moments:
+                self.go(debugger.seek(moment.event), "drawing moments")
+                await self.at_rest()
+                changed, picture = change_of(moment, debugger), ""
+                if debugger.event == moment.event:
+                    picture = picture_name(stem, moment)
+                    files[picture] = self.app.export_screenshot()
+                shown.append(
+                    Shown(moment=moment, command=self.command(str(moment.event)), picture=picture, changed=changed)
+                )
+            self.go(debugger.seek(here), "going back")
         await self.at_rest()
         return {f"{stem}.md": report(f"{self.session.experiment.name}: moments", tuple(self._about()), shown), **files}
 
