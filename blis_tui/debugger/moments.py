@@ -86,6 +86,14 @@ def with_moment(moments: Iterable[Moment], wanted: Moment) -> tuple[Moment, ...]
     return tuple(sorted((*others, wanted), key=attrgetter("event")))
 
 
+def with_others(moments: Iterable[Moment], others: Iterable[Moment]) -> tuple[Moment, ...]:
+    """Return moments with those of others, such as of a bundle; of the same event, the first ones stay."""
+    found = tuple(others)
+    for one in moments:
+        found = with_moment(found, one)
+    return found
+
+
 def without_moment(moments: Iterable[Moment], event: int) -> tuple[Moment, ...]:
     """Return the moments of all other events."""
     return tuple(one for one in moments if one.event != event)

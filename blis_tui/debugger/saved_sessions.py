@@ -64,9 +64,11 @@ def session_path(source: str) -> Path:
 
 
 def _identity(source: str) -> bytes:
-    """Return a stable identity of an experiment: its real path, or its name if there is no file."""
+    """Return a stable identity of an experiment or bundle: its real path, or its name if there is no file."""
     if source == "-":
         return b"-"
+    if source.endswith(".blis"):
+        return os.fsencode(os.path.realpath(source))
     from blis_tui.spec.load import locate  # noqa: PLC0415 (the state folder is needed before any document is read)
 
     try:

@@ -19,6 +19,7 @@ from blis_tui.debugger.moments import (
     to_data,
     what_is,
     with_moment,
+    with_others,
     without_moment,
 )
 
@@ -81,6 +82,12 @@ def test_they_are_in_order_and_one_for_each_event() -> None:
     assert [one.name for one in found] == ["first", "early", "later"]
     assert [one.event for one in without_moment(found, 5)] == [0, 30]
     assert from_data(to_data(reversed(found))) == found
+
+
+def test_the_own_moment_of_an_event_stays_beside_those_of_others() -> None:
+    debugger = opened()
+    own, other, more = (kept(debugger, event, name) for event, name in ((5, "own"), (5, "other"), (3, "more")))
+    assert with_others([own], [other, more]) == (more, own)
 
 
 def test_what_is_no_moment_in_a_file_is_left_out() -> None:

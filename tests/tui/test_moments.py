@@ -210,6 +210,14 @@ async def test_a_bundle_has_them_wherever_it_is_opened(
             assert what_is(there.debugger.tape, 200) == kept[0].what
             assert screen.session.view().changed(screen.session.moments[0]) == ""
             assert screen.command("200") == f"blis-tui tui {bundle.name} --at 200"
+            await there.press("e", "x", "enter")
+            await keep(there, 150, "mine")
+        # What a reader adds to a bundle is found again with it, wherever it has been unpacked.
+        again = DebuggerScreen(start.experiment, source="elsewhere", moments=moments, called=str(bundle))
+        assert [(one.name, one.note) for one in again.session.moments] == [
+            ("mine", ""),
+            ("x", "why?"),
+        ]
 
 
 async def test_an_overridden_decision_has_no_command() -> None:

@@ -19,7 +19,7 @@ from textual.worker import get_current_worker
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text, plural
-from blis_tui.debugger.moments import Shown, change_of, report, with_moment
+from blis_tui.debugger.moments import Shown, change_of, report, with_others
 from blis_tui.debugger.places import parse_instance, parse_place, place_of_request
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
@@ -485,10 +485,9 @@ class DebuggerScreen(Asking):
         self._filter = ""
         self._lost: list[str] = []
         self._absent: dict[str, PaneInfo] | None = None
-        self._remembered = load_session(source) if remembers else Session(source)
+        self._remembered = load_session(called or source) if remembers else Session(source)
         self._restore()
-        for moment in moments:
-            self.session.moments = with_moment(self.session.moments, moment)
+        self.session.moments = with_others(self.session.moments, moments)
         for text in breaks:
             self.session.put(text)
 
@@ -571,7 +570,7 @@ class DebuggerScreen(Asking):
         """Save the session now, because the terminal may be closed at any moment."""
         if not self._remembers:
             return
-        problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
+        problem = save_session(self.session.session(self._called or self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
