@@ -89,7 +89,10 @@ async def test_a_life_of_moments(file_regression: FileRegressionFixture) -> None
         await here.press("k")
         await here.press("x", "enter")
         assert [one.name for one in here.session.moments] == ["early on", "x"]
-        await here.press("e", "tab", *["backspace"] * 60, "enter")
+        # A note is gone on with, where a name is replaced.
+        await here.press("e", "tab", *"more", "enter")
+        assert [one.note for one in here.session.moments] == ["fine", f"{late.note}more"]
+        await here.press("e", "tab", *["backspace"] * 70, "enter")
         assert [one.note for one in here.session.moments] == ["fine", ""]
         await here.press("delete")
         assert [one.event for one in here.session.moments] == [300]
