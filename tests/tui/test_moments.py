@@ -189,6 +189,17 @@ async def test_pictures_of_another_experiment_show_no_messages_and_views_stay_as
         assert ">changed" not in drawn
 
 
+async def test_a_key_on_the_way_costs_no_picture(empty: Path) -> None:
+    async with debugging() as here:
+        for event in (2000, 900):
+            await keep(here, event)
+        await here.press("home")
+        here.screen._write_moments("busy")
+        await here.pilot.press("n", "n")
+        await here.idle()
+    assert names_in(empty) == ["busy.moments-2000.svg", "busy.moments-900.svg", "busy.moments.md"]
+
+
 async def test_a_bundle_has_them_wherever_it_is_opened(
     empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1007,8 +1007,7 @@ class DebuggerScreen(Asking):
                 if "moments" in (arrangement.lower, arrangement.active):
                     self.activate(pane)
             for moment in self.session.moments:
-                self.go(debugger.seek(moment.event), "drawing moments")
-                await self.at_rest()
+                await self._visit(moment.event)
                 changed, picture = change_of(moment, debugger), ""
                 if debugger.event == moment.event:
                     picture = picture_name(stem, moment)
@@ -1019,6 +1018,16 @@ class DebuggerScreen(Asking):
             self.go(debugger.seek(here), "going back")
         await self.at_rest()
         return {f"{stem}.md": report(f"{self.session.experiment.name}: moments", tuple(self._about()), shown), **files}
+
+    async def _visit(self, event: int) -> None:
+        """Go to an event, again if the reader goes elsewhere meanwhile; or to the end, if the run has no such event."""
+        debugger = self.session.debugger
+        beyond = False
+        while debugger.event != event and not beyond:
+            self.go(debugger.seek(event), "drawing moments")
+            await self.at_rest()
+            beyond = debugger.failure is not None or (debugger.at_end and debugger.event < event)
+        await self.at_rest()
 
     def _about(self) -> Iterator[str]:
         """Yield what a report says about the run."""
