@@ -163,7 +163,7 @@ def _write_page(
 
 def _write_report(output: str, source: str, chosen: Chosen, known: Registry | None, place: Place | None) -> None:
     """Write a report of moments, and its pictures beside it."""
-    from blis_tui.debugger.moments import from_data  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.debugger.moments import from_data, with_others  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.debugger.saved_sessions import load as load_session  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.tui.app import Start  # noqa: PLC0415
@@ -171,7 +171,8 @@ def _write_report(output: str, source: str, chosen: Chosen, known: Registry | No
     if is_bundle(source):
         require_as_packed(chosen.case, chosen.overrides, chosen.seed is not None)
         with opened(source, known) as (found, _):
-            experiment, moments = found.case.load(), from_data(found.moments)
+            experiment = found.case.load()
+            moments = with_others(load_session(source).moments, from_data(found.moments))
             start = Start(experiment=experiment, source=str(found.spec), called=source, moments=moments)
             _draw_report(output, start, place)
         return

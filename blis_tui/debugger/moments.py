@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 START: Final = "start"
 """What is at event 0, before anything has happened."""
-_MARKED: Final = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_MARKED: Final = re.compile(r"([\\`*_{}\[\]<>#|~&$])")
 """Characters that would mean something in Markdown."""
+_BEGINNING: Final = re.compile(r"([0-9]*)([-+=.)])")
+"""What would mean something at the beginning of a paragraph, such as a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,14 @@ def with_moment(moments: Iterable[Moment], wanted: Moment) -> tuple[Moment, ...]
     """Return moments in the order of their events, with another one instead of that of the same event."""
     others = (one for one in moments if one.event != wanted.event)
     return tuple(sorted((*others, wanted), key=attrgetter("event")))
+
+
+def with_others(moments: Iterable[Moment], others: Iterable[Moment]) -> tuple[Moment, ...]:
+    """Return moments with those of others, such as of a bundle; of the same event, the first ones stay."""
+    found = tuple(others)
+    for one in moments:
+        found = with_moment(found, one)
+    return found
 
 
 def without_moment(moments: Iterable[Moment], event: int) -> tuple[Moment, ...]:
@@ -158,11 +169,13 @@ def _moment_parts(one: Shown) -> Iterable[str]:
     if one.changed:
         yield f"> {_plain(one.changed[:1].upper() + one.changed[1:])}."
     if one.picture:
-        yield f"![{_plain(moment.name)}]({one.picture})"
+        yield f"![{_plain(moment.name)}]({quote(one.picture, errors='surrogateescape')})"
     if one.command:
         yield f"```sh\n{printable(one.command)}\n```"
 
 
 def _plain(text: str) -> str:
     """Return a text that Markdown shows as it is."""
-    return _MARKED.sub(r"\\\1", printable(text))
+    shown = _MARKED.sub(r"\\\1", printable(text).strip())
+    begun = _BEGINNING.match(shown)
+    return shown if begun is None else f"{begun[1]}\\{shown[begun.end(1) :]}"

@@ -64,9 +64,11 @@ def session_path(source: str) -> Path:
 
 
 def _identity(source: str) -> bytes:
-    """Return a stable identity of an experiment: its real path, or its name if there is no file."""
+    """Return a stable identity of an experiment or bundle: its real path, or its name if there is no file."""
     if source == "-":
         return b"-"
+    if source.endswith(".blis"):
+        return os.fsencode(os.path.realpath(source))
     from blis_tui.spec.load import locate  # noqa: PLC0415 (the state folder is needed before any document is read)
 
     try:
@@ -142,9 +144,14 @@ def save(session: Session) -> str:
         "layout": dict(session.layout),
         "moments": to_data(session.moments),
     }
+    text = json.dumps(content, indent=2) + "\n"
+    if len(text) > _MAX_BYTES:
+        return (
+            f"The session could not be saved: it is larger than {_MAX_BYTES // 1024**2} MiB, which is all that is read."
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(content, indent=2) + "\n")
+        write_text(path, text)
     except InputError as error:
         return f"The session could not be saved: {error.message}."
     except OSError as error:

@@ -19,8 +19,9 @@ from textual import on, work
 from textual._context import active_message_pump
 from textual.actions import parse
 from textual.binding import Binding
-from textual.command import CommandInput, CommandList, CommandPalette
+from textual.command import Command, CommandInput, CommandList, CommandPalette
 from textual.filter import LineFilter
+from textual.fuzzy import Matcher
 from textual.theme import ThemeProvider
 from textual.widgets import Input
 
@@ -29,6 +30,7 @@ from blis_tui.base.errors import BlisError
 from blis_tui.base.standard_output import Printed, Stream
 from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
+from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.screens.observing import ObservingStart
 from blis_tui.tui.screens.windows import Completing, SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
@@ -134,6 +136,10 @@ class TwinStart:
     """The simulated experiment, as the user named it."""
 
 
+_QUOTED: Final = 40
+"""Maximum length of a text in a message."""
+
+
 class _Palette(CommandPalette):
     """Textual's palette, in which commands can also be typed.
 
@@ -175,18 +181,31 @@ class _Palette(CommandPalette):
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
-        """Run what was typed, unless another line of the list was chosen."""
-        entry = None if self._line is None or self.query_one(CommandList).highlighted else self._line.typed(event.value)
-        if entry is None or self._line is None:
+        """Run what was typed, unless another line of the list was chosen; else the first line, if it still matches."""
+        if self._line is None or self.query_one(CommandList).highlighted:
+            return
+        entry = self._line.typed(event.value)
+        if entry is None and self._is_listed(event.value):
             return
         event.stop()
         event.prevent_default()
+        if entry is None:
+            self.app.notify(f"Nothing is named {shorten(event.value, _QUOTED)!r}.", severity="error", markup=False)
+            return
         if entry.problem:
             self.app.notify(entry.problem, title=entry.text, severity="error", markup=False)
             return
         self._cancel_gather_commands()
         self.dismiss()
         self.app.call_later(self._line.runs(entry))
+
+    def _is_listed(self, text: str) -> bool:
+        """Return whether a text, if there is one, matches the first line, which may be that of an earlier text."""
+        if not text.strip():
+            return True
+        commands = self.query_one(CommandList)
+        first = commands.get_option_at_index(0) if commands.option_count else None
+        return isinstance(first, Command) and Matcher(text.strip()).match(str(first.hit.text)) > 0
 
     def _action_command_list(self, action: str) -> None:
         if action == "select" or self.query_one(CommandList).size.height:

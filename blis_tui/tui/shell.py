@@ -13,8 +13,8 @@ from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
-from rich.markup import escape
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import BlisError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.app import App
+    from textual.fuzzy import Matcher
     from textual.screen import Screen
 
     from blis_tui.cluster.decisions import RouteOverrides
@@ -364,12 +365,29 @@ class Commands(Provider):
             if entry.title not in shown:
                 shown.add(entry.title)
                 about = f"✗ {entry.problem}" if entry.problem else entry.help
-                yield Hit(_FIRST - place, escape(entry.title), line.runs(entry), text=text, help=escape(about) or None)
+                yield Hit(
+                    _FIRST - place, Content(entry.title), line.runs(entry), text=text, help=_literal(about) or None
+                )
         for entry in line.entries(query):
             score = matcher.match(entry.title)
             if score > 0 and entry.title not in shown:
-                title = matcher.highlight(entry.title)
-                yield Hit(score, title, line.runs(entry), text=entry.title, help=escape(entry.help) or None)
+                title = _highlighted(matcher, entry.title)
+                yield Hit(score, title, line.runs(entry), text=entry.title, help=_literal(entry.help) or None)
+
+
+def _highlighted(matcher: Matcher, title: str) -> Content:
+    """Return a title with what matches highlighted; the matcher's own way takes brackets for markup."""
+    _, places = matcher.fuzzy_search.match(matcher.query, title)
+    content = Content(title)
+    for place in places:
+        if not title[place].isspace():
+            content = content.stylize(matcher.match_style, place, place + 1)
+    return content
+
+
+def _literal(text: str) -> str:
+    """Return markup that shows a text as it is; Rich's and Textual's escapes leave some brackets, such as ``[/``."""
+    return text.replace("[", "\\[")
 
 
 _FIRST: Final = 1_000_000.0

@@ -19,6 +19,7 @@ from blis_tui.debugger.moments import (
     to_data,
     what_is,
     with_moment,
+    with_others,
     without_moment,
 )
 
@@ -83,6 +84,12 @@ def test_they_are_in_order_and_one_for_each_event() -> None:
     assert from_data(to_data(reversed(found))) == found
 
 
+def test_the_own_moment_of_an_event_stays_beside_those_of_others() -> None:
+    debugger = opened()
+    own, other, more = (kept(debugger, event, name) for event, name in ((5, "own"), (5, "other"), (3, "more")))
+    assert with_others([own], [other, more]) == (more, own)
+
+
 def test_what_is_no_moment_in_a_file_is_left_out() -> None:
     (good,) = to_data([kept(opened(), 5)])
     assert isinstance(good, dict)
@@ -100,3 +107,17 @@ def test_a_report_shows_texts_as_they_are() -> None:
     assert "\x1b" not in text
     assert "\n\n> It is another.\n\n```sh\nblis-tui tui x --at 5\n```\n" in text
     assert "![" not in text
+
+
+def test_what_begins_a_note_is_no_markup_and_names_of_pictures_are_links() -> None:
+    moment = kept(opened(), 5)
+    for note, shown in (
+        ("- first", "\\- first"),
+        ("1. first", "1\\. first"),
+        ("---", "\\---"),
+        ("    4 > 3 &lt; $x$", "4 \\> 3 \\&lt; \\$x\\$"),
+        ("30 ms late", "30 ms late"),
+    ):
+        assert f"\n\n{shown}\n\n" in report("run", [], [Shown(moment=replace(moment, note=note), command="x")])
+    text = report("run", [], [Shown(moment=moment, command="", picture="late (1)-5.svg")])
+    assert "![here](late%20%281%29-5.svg)" in text

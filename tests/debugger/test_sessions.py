@@ -46,6 +46,13 @@ def test_saving_again_replaces(folder: Path) -> None:
     assert load("quickstart") == Session("quickstart", 7)
 
 
+def test_one_that_could_not_be_read_again_does_not_replace_the_last(folder: Path) -> None:
+    assert save(FULL) == ""
+    long = Moment(event=1, time_us=1, what="", sentence="", sha256="", name="log", note="x" * 1024**2)
+    assert "larger than 1 MiB" in save(replace(FULL, moments=(long,)))
+    assert load("quickstart") == FULL
+
+
 def test_the_first_time_is_a_fresh_session_without_complaint() -> None:
     assert load("quickstart") == Session("quickstart")
     assert load("quickstart").problem == ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 import yaml
-from textual.command import CommandInput, CommandPalette
+from textual.command import CommandInput, CommandList, CommandPalette
 
 from blis_tui.tui.actions import ACTIONS
 from blis_tui.tui.app import BlisApp
@@ -75,6 +75,10 @@ async def test_verbs_do_what_their_windows_do() -> None:
         assert here.screen._filter == "preempted"
         await type_command(here, "keep the spot")
         assert [(one.event, one.name) for one in here.session.moments] == [(here.event, "the spot")]
+        await here.press("k", "tab", *"why", "enter")
+        await type_command(here, "keep a spot")
+        await type_command(here, "keep the spot")
+        assert [(one.name, one.note) for one in here.session.moments] == [("the spot", "why")]
         await type_command(here, "at 20")
         await type_command(here, "the spot")
         assert here.event == here.session.moments[0].event
@@ -97,6 +101,35 @@ async def test_what_is_wrong_is_said_and_stays_to_be_corrected(text: str) -> Non
         assert here.said()
         assert isinstance(here.app.screen, CommandPalette)
         assert here.app.screen.query_one(CommandInput).value == text
+
+
+@pytest.mark.parametrize("text", ["xyzzy", "[red]", "-5", "-5:"])
+async def test_what_means_nothing_runs_nothing_whatever_an_earlier_list_had(text: str) -> None:
+    async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
+        before = here.screen.arrangement
+        await type_command(here, text)
+        assert f"Nothing is named '{text}'" in here.said()
+        assert isinstance(here.app.screen, CommandPalette)
+        assert (here.event, here.screen.arrangement, here.app.clipboard) == (100, before, "")
+
+
+async def test_brackets_are_no_markup_in_the_list() -> None:
+    odd = "[red] [/ [/] [b"
+    async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
+        await type_command(here, f"keep {odd}")
+        assert [one.name for one in here.session.moments] == [odd]
+        for text, shown in (
+            (f"watch {odd}", f"Command: watch {odd}"),
+            ("Moment: [/", f"Moment: {odd}"),
+            (odd, f"Moment: {odd}"),
+        ):
+            await here.press("colon")
+            here.app.screen.query_one(CommandInput).value = text
+            await here.idle()
+            options = here.app.screen.query_one(CommandList)
+            titles = [str(options.get_option_at_index(place).prompt) for place in range(options.option_count)]
+            assert any(one.startswith(shown) for one in titles)
+            await here.press("escape")
 
 
 async def test_a_colon_lists_and_tab_completes() -> None:

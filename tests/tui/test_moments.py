@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.screens.windows import ConfirmScreen, MomentScreen
 from tests.tui.debugging import NARROW, Debugging, debugging, experiment
-from tests.tui.screens import check_screen, screen_text
+from tests.tui.screens import check_screen, draw, screen_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,10 @@ async def test_a_life_of_moments(file_regression: FileRegressionFixture) -> None
         await here.press("k")
         await here.press("x", "enter")
         assert [one.name for one in here.session.moments] == ["early on", "x"]
-        await here.press("e", "tab", *["backspace"] * 60, "enter")
+        # A note is gone on with, where a name is replaced.
+        await here.press("e", "tab", *"more", "enter")
+        assert [one.note for one in here.session.moments] == ["fine", f"{late.note}more"]
+        await here.press("e", "tab", *["backspace"] * 70, "enter")
         assert [one.note for one in here.session.moments] == ["fine", ""]
         await here.press("delete")
         assert [one.event for one in here.session.moments] == [300]
@@ -100,6 +104,13 @@ async def test_a_life_of_moments(file_regression: FileRegressionFixture) -> None
         await here.press("delete", "y")
         assert not here.session.moments
         assert not load_session("kv-pressure").moments
+
+
+async def test_the_end_of_a_long_name_is_seen_while_it_is_edited() -> None:
+    async with debugging(size=NARROW, requests=20, at="30", at_once=True) as here:
+        await here.press("k", *("space" if key == " " else key for key in "and on " * 12 + "the end"))
+        await draw(here.pilot)
+        assert "and on the end" in screen_text(here.app)
 
 
 async def test_an_event_that_is_not_recorded_yet_can_be_gone_to_but_not_explained() -> None:
@@ -158,6 +169,37 @@ async def test_the_command_of_a_report_leads_to_the_event_and_its_picture_shows_
         assert words[words.index("event") + 1] == f"{event:,}"
 
 
+async def test_pictures_of_another_experiment_show_no_messages_and_views_stay_as_they_were(empty: Path) -> None:
+    async with debugging(size=NARROW, at_once=True) as here:
+        for event in (300, 900):
+            await keep(here, event, "the spot")
+            moment = here.session.moments[-1]
+            here.session.moments = (*here.session.moments[:-1], replace(moment, time_us=moment.time_us + 1))
+        await here.press("5", "K", "5", "z")
+        here.screen._write_moments("late")
+        await here.idle()
+        with here.screen.arrangement_restored():
+            await here.press(*"zzzzz")
+        assert here.screen.arrangement.active == "moments"
+        await here.press("Z")
+        assert here.screen.arrangement.active == "kv"
+    for event in (300, 900):
+        drawn = (empty / f"late.moments-{event}.svg").read_text(encoding="utf-8")
+        assert ">kept" not in drawn
+        assert ">changed" not in drawn
+
+
+async def test_a_key_on_the_way_costs_no_picture(empty: Path) -> None:
+    async with debugging() as here:
+        for event in (2000, 900):
+            await keep(here, event)
+        await here.press("home")
+        here.screen._write_moments("busy")
+        await here.pilot.press("n", "n")
+        await here.idle()
+    assert names_in(empty) == ["busy.moments-2000.svg", "busy.moments-900.svg", "busy.moments.md"]
+
+
 async def test_a_bundle_has_them_wherever_it_is_opened(
     empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +224,14 @@ async def test_a_bundle_has_them_wherever_it_is_opened(
             assert what_is(there.debugger.tape, 200) == kept[0].what
             assert screen.session.view().changed(screen.session.moments[0]) == ""
             assert screen.command("200") == f"blis-tui tui {bundle.name} --at 200"
+            await there.press("e", "x", "enter")
+            await keep(there, 150, "mine")
+        # What a reader adds to a bundle is found again with it, wherever it has been unpacked.
+        again = DebuggerScreen(start.experiment, source="elsewhere", moments=moments, called=str(bundle))
+        assert [(one.name, one.note) for one in again.session.moments] == [
+            ("mine", ""),
+            ("x", "why?"),
+        ]
 
 
 async def test_an_overridden_decision_has_no_command() -> None:

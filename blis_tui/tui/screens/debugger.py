@@ -19,7 +19,7 @@ from textual.worker import get_current_worker
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text, plural
-from blis_tui.debugger.moments import Shown, change_of, report, with_moment
+from blis_tui.debugger.moments import Shown, change_of, report, with_others
 from blis_tui.debugger.places import parse_instance, parse_place, place_of_request
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
@@ -485,10 +485,9 @@ class DebuggerScreen(Asking):
         self._filter = ""
         self._lost: list[str] = []
         self._absent: dict[str, PaneInfo] | None = None
-        self._remembered = load_session(source) if remembers else Session(source)
+        self._remembered = load_session(called or source) if remembers else Session(source)
         self._restore()
-        for moment in moments:
-            self.session.moments = with_moment(self.session.moments, moment)
+        self.session.moments = with_others(self.session.moments, moments)
         for text in breaks:
             self.session.put(text)
 
@@ -571,7 +570,7 @@ class DebuggerScreen(Asking):
         """Save the session now, because the terminal may be closed at any moment."""
         if not self._remembers:
             return
-        problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
+        problem = save_session(self.session.session(self._called or self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
@@ -741,8 +740,9 @@ class DebuggerScreen(Asking):
         self.app.push_screen(MomentScreen("Keep this moment", _sentence(about), name=session.name_for(event)), keep)
 
     def keep_moment(self, name: str, note: str = "") -> None:
-        """Keep the present event."""
-        self.session.keep(name, note)
+        """Keep the present event; one that is kept already gets another name, and keeps its note unless it is given."""
+        kept = self.session.moment_at(self.session.debugger.event)
+        self.session.keep(name, note or ("" if kept is None else kept.note))
         self._moments_changed(f"Kept: {name}")
 
     def _edit_moment(self, moment: Moment) -> None:
@@ -1002,24 +1002,32 @@ class DebuggerScreen(Asking):
         """Visit each moment and draw it, then come back; return the report and its pictures, by file name."""
         debugger, arrangement, shown = self.session.debugger, self.arrangement, []
         here, files = debugger.event, {}
-        for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
-            if "moments" in (arrangement.lower, arrangement.active):
-                self.activate(pane)
-        for moment in self.session.moments:
-            self.go(debugger.seek(moment.event), GOING)
-            await self.at_rest()
-            changed, picture = change_of(moment, debugger), ""
-            if debugger.event == moment.event:
-                picture = picture_name(stem, moment)
-                files[picture] = self.app.export_screenshot()
-            shown.append(
-                Shown(moment=moment, command=self.command(str(moment.event)), picture=picture, changed=changed)
-            )
-        self.go(debugger.seek(here), "going back")
-        while self.arrangement != arrangement:
-            self.action_view_undo()
+        with self.arrangement_restored():
+            for pane in ("changes", "instances"):  # a list of moments says nothing about any of them
+                if "moments" in (arrangement.lower, arrangement.active):
+                    self.activate(pane)
+            for moment in self.session.moments:
+                await self._visit(moment.event)
+                changed, picture = change_of(moment, debugger), ""
+                if debugger.event == moment.event:
+                    picture = picture_name(stem, moment)
+                    files[picture] = self.app.export_screenshot()
+                shown.append(
+                    Shown(moment=moment, command=self.command(str(moment.event)), picture=picture, changed=changed)
+                )
+            self.go(debugger.seek(here), "going back")
         await self.at_rest()
         return {f"{stem}.md": report(f"{self.session.experiment.name}: moments", tuple(self._about()), shown), **files}
+
+    async def _visit(self, event: int) -> None:
+        """Go to an event, again if the reader goes elsewhere meanwhile; or to the end, if the run has no such event."""
+        debugger = self.session.debugger
+        beyond = False
+        while debugger.event != event and not beyond:
+            self.go(debugger.seek(event), "drawing moments")
+            await self.at_rest()
+            beyond = debugger.failure is not None or (debugger.at_end and debugger.event < event)
+        await self.at_rest()
 
     def _about(self) -> Iterator[str]:
         """Yield what a report says about the run."""

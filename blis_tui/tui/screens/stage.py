@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -42,6 +43,8 @@ from blis_tui.tui.shell import shell
 from blis_tui.tui.view import InTime, Picked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual.app import ComposeResult
     from textual.widget import Widget
 
@@ -483,6 +486,16 @@ class Stage(Screen[None]):
         """Make the present arrangement the first one."""
         self._earlier.clear()
         self._undone.clear()
+
+    @contextmanager
+    def arrangement_restored(self) -> Iterator[None]:
+        """Restore the present arrangement at the end, with those before and after it."""
+        now, earlier, undone = self._arrangement, [*self._earlier], [*self._undone]
+        try:
+            yield
+        finally:
+            self._arrangement, self._earlier, self._undone = now, earlier, undone
+            self.place_panes()
 
     def _swap_arrangement(self, taken: list[Arrangement], kept: list[Arrangement]) -> bool:
         """Show the latest arrangement of one list, and remember the present one in the other."""

@@ -341,7 +341,8 @@ class MomentScreen(Window[tuple[str, str] | None]):
             yield Static("Name", classes="label")
             yield Input(value=self._named, placeholder=self._named, id="name", compact=True)
             yield Static("Note", classes="label")
-            yield Input(value=self._note, placeholder="what to remember of it", id="note", compact=True)
+            note = "what to remember of it"
+            yield Input(value=self._note, placeholder=note, id="note", select_on_focus=False, compact=True)
             yield Static(_hint("enter", "keeps it", "$accent"))
         yield KeyBar()
 
