@@ -226,6 +226,30 @@ def _asked_about(files: GoldenFiles, root: Path, known: Registry | None, *, forc
             return True
 
 
+@golden.command(short_help="Run golden tests again whenever a file that they read is saved.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@_project
+@plugins_option
+@click.option("--all", "everything", is_flag=True, help="Run all tests at the beginning, too.")
+@reported
+def watch(paths: tuple[Path, ...], where: _Where, plugins: tuple[str, ...], everything: bool) -> None:
+    """Run golden tests again whenever a file that they read is saved.
+
+    These are the experiment, what it extends or names, traces, recordings, scripts with plug-ins, and the golden.
+
+    PATH is an experiment, a study, or a folder; by default, everything that pytest would run. New results wait next to
+    their goldens, as with pytest.
+
+    On a terminal, it shows what has changed and asks: a accept, s skip, enter show the first divergence again, r run
+    all, q quit. Elsewhere, it prints one line for each test. Ctrl-C ends it with exit code 130.
+    """
+    from blis_tui.cli.golden_watch import watch_goldens  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.golden.watch import Watch  # noqa: PLC0415
+
+    with Watch(where.project(), paths, plugins) as watched:
+        watch_goldens(watched, everything=everything)
+
+
 @golden.command(short_help="Store the event records of goldens.")
 @_names
 @_project
