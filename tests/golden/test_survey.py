@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 def stored(folder: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:
     """A project whose result is stored, as its golden or waiting."""
-    spec = project(folder) / "demo.blis.yaml"
+    return stored_as_is(project(folder) / "demo.blis.yaml", pending=pending)
+
+
+def stored_as_is(spec: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:
+    """An experiment's result is stored."""
     case = cases_of(spec)[0]
-    files = files_of(spec, case.name, folder=folder / "golden", root=folder)
-    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=pending)
+    files = files_of(spec, case.name, folder=spec.parent / "golden", root=spec.parent)
+    files.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
     return case, files
 
 
@@ -165,3 +169,23 @@ def test_what_no_experiment_has_any_more_is_listed_and_deleted_only_when_asked(t
     left = sorted(path.name for path in files.folder.rglob("*.*"))
     assert left == ["README.md", "bad.golden.json", "bad.report.json", "demo.golden.json", "demo.report.json"]
     assert blis_in(tmp_path, "golden", "review", "--delete-obsolete").stderr == "no golden is obsolete\n"
+
+
+def test_a_review_tells_which_figures_are_within_their_tolerance(tmp_path: Path) -> None:
+    bounds = "{/latency/ttft_ms/p99: {rel: 0.5}, /latency/ttft_ms/mean: {abs: 0.25}, /requests/completed: {rel: 1.0}}"
+    spec = project(tmp_path, f"{SPEC}golden:\n  tolerance: {bounds}\n") / "demo.blis.yaml"
+    _, files = stored_as_is(spec)
+    golden = json.loads(files.file(REPORT).read_text(encoding="utf-8"))
+    spec.write_text(spec.read_text(encoding="utf-8").replace("kv_blocks: 60", "kv_blocks: 58"), encoding="utf-8")
+    (case,) = cases_of(spec)
+    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
+    new = json.loads(files.file(REPORT, pending=True).read_text(encoding="utf-8"))
+    text = difference_text(files, tmp_path)
+    old, now = (one["latency"]["ttft_ms"] for one in (golden, new))
+    assert 0 < abs(now["p99"] - old["p99"]) <= 0.5 * old["p99"]
+    assert abs(now["mean"] - old["mean"]) > 0.25
+    assert "with a tolerance: 2 differences\n" in text
+    assert [line.rpartition(", ")[2] for line in text.splitlines() if line.startswith("    /latency/ttft_ms/")] == [
+        "beyond abs 0.25",
+        "within rel 0.5",
+    ]
