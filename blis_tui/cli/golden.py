@@ -102,7 +102,7 @@ def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str
     """
     project = where.project()
     if names:
-        _found(project.golden_dir, names)
+        _require_found(project.golden_dir, names)
     known, folder, root = project.registry(plugins), project.golden_dir, project.root
     if style in _COMMENTS:
         from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415  (heavy imports only when it runs)
@@ -130,17 +130,26 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
     """List all goldens; return whether none waits, is obsolete or broken."""
     from blis_tui.base.text import aligned  # noqa: PLC0415
-    from blis_tui.golden.review import summary, survey  # noqa: PLC0415
+    from blis_tui.golden.review import summary, survey, unused  # noqa: PLC0415
 
-    entries = survey(folder, root, names, known)
+    entries, files = survey(folder, root, names, known), unused(folder, names)
     if as_json:
-        print_text(to_json([entry.to_dict() for entry in entries]), nl=False)
+        print_text(to_json([*(entry.to_dict() for entry in entries), *map(_unused, files)]), nl=False)
     else:
         rows = [(one.state, one.name, one.problem.partition("\n")[0] or f"{one.spec}::{one.case}") for one in entries]
+        rows += [("unused", file, "belongs to no golden") for file in files]
         for line in aligned(rows, ()):
             print_text(printable(line))
         print_text(summary(entries))
-    return not any(entry.waiting or entry.state != "golden" for entry in entries)
+        if files or any(entry.state == "obsolete" for entry in entries):
+            tell("what no experiment has any more is deleted by `blis-tui golden review --delete-obsolete`")
+    return not files and not any(entry.waiting or entry.state != "golden" for entry in entries)
+
+
+def _unused(file: str) -> dict[str, object]:
+    """Return a file that belongs to no golden as an entry of the list."""
+    entry: dict[str, object] = {"name": file, "spec": "", "case": "", "golden": False, "pending": False}
+    return entry | {"orphan": True, "problem": "belongs to no golden"}
 
 
 @golden.command(short_help="Accept or reject waiting results: one by one, or all that are named.")
@@ -149,21 +158,33 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
 @plugins_option
 @click.option("--accept", is_flag=True, help="Make the waiting results the goldens, without asking.")
 @click.option("--reject", is_flag=True, help="Discard the waiting results, without asking.")
+@click.option("--delete-obsolete", is_flag=True, help="Delete goldens and files that no experiment has any more.")
 @click.option("--force", is_flag=True, help="Also accept results made with another Python or system than the golden's.")
 @reported
 def review(
-    names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], accept: bool, reject: bool, force: bool
+    names: tuple[str, ...],
+    where: _Where,
+    plugins: tuple[str, ...],
+    accept: bool,
+    reject: bool,
+    delete_obsolete: bool,
+    force: bool,
 ) -> None:
     """Accept or reject waiting results: those that match NAME, or all.
 
     NAME is a name or a file as listed by `status`, or a pattern for either.
 
     Asks about each in turn: a accept, r reject, s skip, d show the diff again, q quit. Without a terminal, it lists the
-    results with the commands that decide. With --accept or --reject, nothing is asked.
+    results with the commands that decide. With --accept, --reject or --delete-obsolete, nothing is asked.
     """
     if accept and reject:
         raise click.UsageError("--accept and --reject exclude each other")
+    if delete_obsolete and (accept or reject):
+        raise click.UsageError("--delete-obsolete decides about no result: without --accept and --reject")
     project = where.project()
+    if delete_obsolete:
+        _delete_obsolete(project, names, plugins)
+        return
     waiting = _waiting(project.golden_dir, names)
     if accept or reject:
         verdict = "accept" if accept else "reject"
@@ -180,6 +201,19 @@ def review(
                 print_text(f"    blis-tui golden {command} {printable(quote(files.name))}{options}")
     else:
         _ask_about(waiting, project.root, project.registry(plugins), force=force)
+
+
+def _delete_obsolete(project: Project, names: Sequence[str], plugins: Sequence[str]) -> None:
+    """Delete what no experiment has any more, and say what that was."""
+    from blis_tui.golden.review import delete_obsolete  # noqa: PLC0415
+
+    if names:
+        _require_found(project.golden_dir, names)
+    deleted = delete_obsolete(project.golden_dir, project.root, names, project.registry(plugins))
+    for name in deleted:
+        print_text(printable(f"deleted {name}"))
+    if not deleted:
+        tell("no golden is obsolete")
 
 
 def _waiting(folder: Path, names: Sequence[str]) -> Sequence[GoldenFiles]:
@@ -226,6 +260,30 @@ def _asked_about(files: GoldenFiles, root: Path, known: Registry | None, *, forc
             return True
 
 
+@golden.command(short_help="Run golden tests again whenever a file that they read is saved.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@_project
+@plugins_option
+@click.option("--all", "everything", is_flag=True, help="Run all tests at the beginning, too.")
+@reported
+def watch(paths: tuple[Path, ...], where: _Where, plugins: tuple[str, ...], everything: bool) -> None:
+    """Run golden tests again whenever a file that they read is saved.
+
+    These are the experiment, what it extends or names, traces, recordings, scripts with plug-ins, and the golden.
+
+    PATH is an experiment, a study, or a folder; by default, everything that pytest would run. New results wait next to
+    their goldens, as with pytest.
+
+    On a terminal, it shows what has changed and asks: a accept, s skip, enter show the first divergence again, r run
+    all, q quit. Elsewhere, it prints one line for each test. Ctrl-C ends it with exit code 130.
+    """
+    from blis_tui.cli.golden_watch import watch_goldens  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.golden.watch import Watch  # noqa: PLC0415
+
+    with Watch(where.project(), paths, plugins) as watched:
+        watch_goldens(watched, everything=everything)
+
+
 @golden.command(short_help="Store the event records of goldens.")
 @_names
 @_project
@@ -258,6 +316,14 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
     if not found:
         tell("no result is waiting")
     return found
+
+
+def _require_found(folder: Path, names: Sequence[str]) -> None:
+    """Raise InputError if no golden, and no file that belongs to none, matches."""
+    from blis_tui.golden.review import unused  # noqa: PLC0415
+
+    if not unused(folder, names):
+        _found(folder, names)
 
 
 def _ask(text: str) -> str:

@@ -48,6 +48,7 @@ RARE: Final[Mapping[str, frozenset[str]]] = {
         "golden status": _GOLDENS,
         "golden review": (*_GOLDENS, "--force"),
         "golden record": _GOLDENS,
+        "golden watch": _GOLDENS,
         "spec resolve": ("--plugins",),
         "check": ("--set", "--seed", "--plugins"),
         "explain": ("--plugins",),

@@ -11,7 +11,10 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.golden.golden_store import first_line_difference, report_text
+from blis_tui.runs.comparison_text import value_change
 from blis_tui.runs.documents import differences
 from blis_tui.runs.documents import pointer as as_pointer
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from blis_tui.runs.documents import Difference
 
 REDACTED: Final = "[redacted]"
+_ROOM: Final = 60
+"""Columns for both values of a figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,21 @@ def _report_differences(golden: str, result: str, options: ComparisonOptions) ->
         redact(after, pointer)
     found = differences(before, after, as_pointer)
     return tuple(one for one in found if one.path not in options.tolerance or not _close(one, options.tolerance))
+
+
+def tolerance_lines(golden: Golden, result: Golden, options: ComparisonOptions) -> list[str]:
+    """Return which figures with a tolerance differ, and whether each is within it; empty if none does."""
+    if not options.tolerance or golden.report == result.report:
+        return []
+    found = differences(json.loads(golden.report), json.loads(result.report), as_pointer)
+    lines = []
+    for one in found:
+        if one.path in options.tolerance and one.path not in options.redact:
+            place = "within" if _close(one, options.tolerance) else "beyond"
+            lines.append(
+                printable(f"    {one.path}: {value_change(one, _ROOM)}, {place} {options.tolerance[one.path]}")
+            )
+    return [f"with a tolerance: {plural(len(lines), 'difference')}", *lines] if lines else []
 
 
 def _close(one: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
@@ -162,6 +182,10 @@ class Tolerance:
 
     rel: float = 0.0
     abs: float = 0.0
+
+    def __str__(self) -> str:
+        bounds = (f"{name} {bound:g}" for name, bound in (("rel", self.rel), ("abs", self.abs)) if bound)
+        return " or ".join(bounds) or "rel 0"
 
     def accepts(self, golden: float, found: float) -> bool:
         """Return whether ``found`` is close enough."""

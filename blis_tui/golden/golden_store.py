@@ -349,6 +349,16 @@ def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
         yield GoldenFiles(folder, name)
 
 
+def unused_files(folder: Path) -> Iterator[Path]:
+    """Yield the reports and records below a folder that belong to no golden and no waiting result, in order of path."""
+    known = {files.name for files in all_goldens(folder)}
+    for path in sorted(folder.rglob("*.*")):
+        name = path.relative_to(folder).as_posix()
+        stem = next((name.removesuffix(end) for end in (REPORT, REPORT + PENDING, RECORDS) if name.endswith(end)), None)
+        if stem is not None and stem not in known and path.is_file():
+            yield path
+
+
 def stem_of(spec: Path) -> str:
     """Return the name of a spec without the suffixes that all specs have."""
     return spec.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")

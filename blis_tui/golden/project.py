@@ -44,6 +44,12 @@ class Project:
     golden_dir: Path
     plugins: tuple[str, ...] = ()
     """Users' plug-ins that its experiments may name: paths of scripts, and packages."""
+    spec_glob: tuple[str, ...] = ("*.blis.yaml", "*.study.yaml")
+    """Patterns of the files with tests."""
+    test_paths: tuple[str, ...] = ()
+    """Where pytest looks for tests if nothing is named, below the root; empty = everywhere."""
+    checks: tuple[str, ...] = ("observers", "checkpoint", "hash-seed")
+    """Ways to repeat a run that must give the same bytes."""
 
     @classmethod
     def at(cls, root: Path, settings: Mapping[str, object]) -> Project:
@@ -52,10 +58,12 @@ class Project:
             root / str(settings.get(name, default))
             for name, default in (("blis_spec_root", "."), ("blis_golden_dir", "golden"))
         )
-        named = settings.get("blis_plugins")
-        names = split(named) if isinstance(named, str) else map(str, named) if isinstance(named, list) else ()
-        plugins = tuple(str(root / one) if one.endswith(SCRIPT) else one for one in names)
-        return cls(root, spec_root, golden_dir, plugins)
+        plugins = tuple(str(root / one) if one.endswith(SCRIPT) else one for one in _words(settings, "blis_plugins"))
+        more: dict[str, tuple[str, ...]] = {}
+        for field, name in (("spec_glob", "blis_spec_glob"), ("test_paths", "testpaths"), ("checks", "blis_checks")):
+            if name in settings:
+                more[field] = _words(settings, name)
+        return cls(root, spec_root, golden_dir, plugins, **more)
 
     def registry(self, more: Iterable[str] = ()) -> Registry | None:
         """Return what experiments may name: the project's plug-ins, and ``more``; None = only those of this package.
@@ -136,7 +144,7 @@ def present() -> Project:
     root, spec_root, golden_dir = (
         Path(relative_to_cwd(folder)) for folder in (here.root, here.spec_root, here.golden_dir)
     )
-    return Project(root, spec_root, golden_dir, here.plugins)
+    return replace(here, root=root, spec_root=spec_root, golden_dir=golden_dir)
 
 
 def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
@@ -159,7 +167,7 @@ def _nearest(folders: Iterable[Path]) -> Project | None:
 
 
 def configuration(folder: Path) -> Mapping[str, object] | None:
-    """Return the ``blis_`` settings of a folder's pytest configuration; None if it has none.
+    """Return the ``blis_`` settings of a folder's pytest configuration, and where it has tests; None if it has none.
 
     Raises:
         InputError: it cannot be read.
@@ -185,7 +193,16 @@ def configuration(folder: Path) -> Mapping[str, object] | None:
 
 
 def _ours(settings: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: value for name, value in settings.items() if name.startswith("blis_")}
+    return {name: value for name, value in settings.items() if name.startswith("blis_") or name == "testpaths"}
+
+
+def _words(settings: Mapping[str, object], name: str) -> tuple[str, ...]:
+    """Return a setting that is a list, or a text with its words. Raises InputError if a quote in it does not end."""
+    said = settings.get(name)
+    try:
+        return tuple(split(said) if isinstance(said, str) else map(str, said) if isinstance(said, list) else ())
+    except ValueError as error:
+        raise InputError(f"`{name}` of pytest's configuration: {error}") from error
 
 
 def relative_to_cwd(path: Path) -> str:

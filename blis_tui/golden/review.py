@@ -12,9 +12,10 @@ from blis_tui.base.units import plural
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.compare import compare
 from blis_tui.golden.golden_divergence import record_lines
-from blis_tui.golden.golden_store import all_goldens
+from blis_tui.golden.golden_store import all_goldens, unused_files
 from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
+from blis_tui.output.result_files import reporting_write_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +127,32 @@ def _as_shown(files: GoldenFiles, shown: Golden | None) -> Golden:
     if shown is not None and found != shown:
         raise ReplacedError(f"{files.name} has got another new result since this one was shown")
     return found
+
+
+def unused(folder: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the files below a folder that belong to no golden, if patterns are given those that match one."""
+    names = (path.relative_to(folder).as_posix() for path in unused_files(folder))
+    return tuple(one for one in names if not patterns or any(fnmatch(one, pattern) for pattern in patterns))
+
+
+def delete_obsolete(
+    folder: Path, root: Path, patterns: Sequence[str] = (), plugins: Registry | None = None
+) -> list[str]:
+    """Delete goldens whose experiment or case is gone, and files that belong to no golden; return what is deleted.
+
+    A golden whose experiment is invalid stays: its case may be there.
+
+    Raises:
+        InputError: a file cannot be deleted.
+    """
+    obsolete = [one for one in survey(folder, root, patterns, plugins) if one.state == "obsolete"]
+    for one in obsolete:
+        one.files.remove()
+    files = unused(folder, patterns)
+    for name in files:
+        with reporting_write_errors(folder / name):
+            (folder / name).unlink(missing_ok=True)
+    return [*(one.name for one in obsolete), *files]
 
 
 def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:

@@ -15,7 +15,7 @@ from blis_tui.base.errors import InputError
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
-from blis_tui.golden.compare import compare
+from blis_tui.golden.compare import compare, tolerance_lines
 from blis_tui.golden.golden_divergence import find_divergence, record_lines
 from blis_tui.golden.golden_store import HEADER, REPORT, Baseline
 from blis_tui.golden.other_process import TimeLimit
@@ -248,7 +248,9 @@ def describe(
     if difference.report:
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
-    elif difference.records:
+    if case.is_run:
+        lines += tolerance_lines(golden, result, case.comparison)
+    if difference.records and not difference.report:
         lines.append("the report is the same, but the event records differ")
     if difference.text is not None:
         name, other = difference.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from blis_tui.golden.golden_store import HEADER, REPORT, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, find, look, survey
 from blis_tui.golden.session import GoldenSettings, run_case
-from tests.golden.projects import SPEC, project
+from tests.golden.projects import SPEC, blis_in, project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
 
 def stored(folder: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:
     """A project whose result is stored, as its golden or waiting."""
-    spec = project(folder) / "demo.blis.yaml"
+    return stored_as_is(project(folder) / "demo.blis.yaml", pending=pending)
+
+
+def stored_as_is(spec: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:
+    """An experiment's result is stored."""
     case = cases_of(spec)[0]
-    files = files_of(spec, case.name, folder=folder / "golden", root=folder)
-    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=pending)
+    files = files_of(spec, case.name, folder=spec.parent / "golden", root=spec.parent)
+    files.write(produce(case.load(), spec=spec.name, case=case.name), pending=pending)
     return case, files
 
 
@@ -134,3 +139,53 @@ def test_a_golden_is_named_as_status_and_pytest_name_it(tmp_path: Path, pattern:
     assert len(find(tmp_path / "golden", [pattern])) == found
     (tmp_path / "golden" / "demo.golden.json").write_text("{}")  # broken: it has a name, and no file or case
     assert len(find(tmp_path / "golden", [pattern])) == (found and ".yaml" not in pattern)
+
+
+def test_what_no_experiment_has_any_more_is_listed_and_deleted_only_when_asked(tmp_path: Path) -> None:
+    _, files = stored(tmp_path)
+    _, other = stored(tmp_path)
+    (tmp_path / "gone.blis.yaml").write_text(SPEC, encoding="utf-8")
+    gone = GoldenFiles(files.folder, "gone")
+    gone.write(replace(other.read(), spec="gone.blis.yaml"))
+    (tmp_path / "gone.blis.yaml").unlink()
+    (tmp_path / "bad.blis.yaml").write_text("kind: [\n", encoding="utf-8")
+    GoldenFiles(files.folder, "bad").write(replace(other.read(), spec="bad.blis.yaml"))
+    for name in ("lost.report.json", "sub/lost.records.jsonl.gz", "lost.report.json.new", "README.md"):
+        (files.folder / name).parent.mkdir(exist_ok=True)
+        (files.folder / name).write_text("{}", encoding="utf-8")
+    listed = blis_in(tmp_path, "golden", "status")
+    assert listed.returncode == 1
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[:-1]] == [
+        *(["broken", "bad"], ["golden", "demo"], ["obsolete", "gone"]),
+        *(["unused", "lost.report.json"], ["unused", "lost.report.json.new"], ["unused", "sub/lost.records.jsonl.gz"]),
+    ]
+    assert "blis-tui golden review --delete-obsolete" in listed.stderr
+    assert blis_in(tmp_path, "golden", "review", "--delete-obsolete", "none").returncode == 3
+    assert blis_in(tmp_path, "golden", "review", "--delete-obsolete", "--accept").returncode == 2
+    done = blis_in(tmp_path, "golden", "review", "--delete-obsolete", "lost*")
+    assert done.stdout == "deleted lost.report.json\ndeleted lost.report.json.new\n"
+    done = blis_in(tmp_path, "golden", "review", "--delete-obsolete")
+    assert (done.returncode, done.stdout) == (0, "deleted gone\ndeleted sub/lost.records.jsonl.gz\n")
+    left = sorted(path.name for path in files.folder.rglob("*.*"))
+    assert left == ["README.md", "bad.golden.json", "bad.report.json", "demo.golden.json", "demo.report.json"]
+    assert blis_in(tmp_path, "golden", "review", "--delete-obsolete").stderr == "no golden is obsolete\n"
+
+
+def test_a_review_tells_which_figures_are_within_their_tolerance(tmp_path: Path) -> None:
+    bounds = "{/latency/ttft_ms/p99: {rel: 0.5}, /latency/ttft_ms/mean: {abs: 0.25}, /requests/completed: {rel: 1.0}}"
+    spec = project(tmp_path, f"{SPEC}golden:\n  tolerance: {bounds}\n") / "demo.blis.yaml"
+    _, files = stored_as_is(spec)
+    golden = json.loads(files.file(REPORT).read_text(encoding="utf-8"))
+    spec.write_text(spec.read_text(encoding="utf-8").replace("kv_blocks: 60", "kv_blocks: 58"), encoding="utf-8")
+    (case,) = cases_of(spec)
+    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
+    new = json.loads(files.file(REPORT, pending=True).read_text(encoding="utf-8"))
+    text = difference_text(files, tmp_path)
+    old, now = (one["latency"]["ttft_ms"] for one in (golden, new))
+    assert 0 < abs(now["p99"] - old["p99"]) <= 0.5 * old["p99"]
+    assert abs(now["mean"] - old["mean"]) > 0.25
+    assert "with a tolerance: 2 differences\n" in text
+    assert [line.rpartition(", ")[2] for line in text.splitlines() if line.startswith("    /latency/ttft_ms/")] == [
+        "beyond abs 0.25",
+        "within rel 0.5",
+    ]
