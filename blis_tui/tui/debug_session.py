@@ -273,7 +273,7 @@ class DebugSession:
             ),
         )
 
-    def rename(self, moment: Moment, name: str, note: str) -> None:
+    def edit_moment(self, moment: Moment, name: str, note: str) -> None:
         """Give a moment another name and note, wherever the reader is."""
         self.moments = with_moment(self.moments, replace(moment, name=name or moment.name, note=note))
 

@@ -47,7 +47,7 @@ def test_a_path_is_completed_with_files_alone(
         ("assignments", "engine.max_num_se", "", ["engine.max_num_seqs="]),
         ("assignments", "latency.kind=roofline-", "", ["latency.kind=roofline-phases"]),
         ("assignments", "engine.enable_prefix_caching=", "", ["true", "false"]),
-        ("assignments", "hardware=h2", "", ["hardware=h200"]),
+        ("assignments", "hardware=h20", "", ["hardware=h20", "hardware=h200"]),
         ("assignments", "engine.nonsense=", "", []),
         ("metrics", "latency.ttft_ms.p9", "", [f"latency.ttft_ms.p{p}" for p in (90, 95, 99)]),
         ("metrics", "min:cost.gpu", "", ["min:cost.gpus"]),

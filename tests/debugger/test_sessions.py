@@ -204,12 +204,18 @@ JSON = st.recursive(
 )
 
 
+MOMENT = {
+    **dict.fromkeys(("event", "time_us"), st.integers(0, 2**70)),
+    **dict.fromkeys(("what", "sentence", "sha256", "name", "note"), st.text()),
+}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 2**70),
     st.lists(st.tuples(st.text(), st.booleans())).map(tuple),
     st.dictionaries(st.text(), PLAIN),
-    st.lists(st.builds(Moment, event=st.integers(0, 2**70), time_us=st.integers(0, 2**70)), max_size=3),
+    st.lists(st.builds(Moment, **MOMENT), max_size=3),
 )
 def test_every_session_comes_back(
     position: int,

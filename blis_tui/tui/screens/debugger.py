@@ -748,7 +748,7 @@ class DebuggerScreen(Asking):
     def _edit_moment(self, moment: Moment) -> None:
         def put(given: tuple[str, str] | None) -> None:
             if given is not None:
-                self.session.rename(moment, *given)
+                self.session.edit_moment(moment, *given)
                 self._moments_changed()
 
         about = f"Event {count_text(moment.event)}: {moment.sentence}"

@@ -57,7 +57,7 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         messages = _messages(row)
         turns = _turns(row, messages, count, whole=whole)
         silent += not turns
-        later += sum(not _instructs(one) for one in messages) - 2 * len(turns) if turns else 0
+        later += len([one for one in messages if not _instructs(one)]) - 2 * len(turns) if turns else 0
         for turn, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
