@@ -34,7 +34,7 @@ from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.screens.observing import ObservingStart
 from blis_tui.tui.screens.windows import Completing, SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
-from blis_tui.tui.shell import CommandLine, Commands, LoadedBy
+from blis_tui.tui.shell import QUOTED, CommandLine, Commands, LoadedBy
 from blis_tui.tui.typed import OrderedInputApp
 
 if TYPE_CHECKING:
@@ -136,10 +136,6 @@ class TwinStart:
     """The simulated experiment, as the user named it."""
 
 
-_QUOTED: Final = 40
-"""Maximum length of a text in a message."""
-
-
 class _Palette(CommandPalette):
     """Textual's palette, in which commands can also be typed.
 
@@ -190,7 +186,7 @@ class _Palette(CommandPalette):
         event.stop()
         event.prevent_default()
         if entry is None:
-            self.app.notify(f"Nothing is named {shorten(event.value, _QUOTED)!r}.", severity="error", markup=False)
+            self.app.notify(f"Nothing is named {shorten(event.value, QUOTED)!r}.", severity="error", markup=False)
             return
         if entry.problem:
             self.app.notify(entry.problem, title=entry.text, severity="error", markup=False)

@@ -211,6 +211,8 @@ class HasVerbs(Protocol):
         ...
 
 
+QUOTED: Final = 40
+"""Maximum length of what was typed, in a message about it."""
 _COMPLETIONS: Final = 8
 """Maximum number of completions that the list shows."""
 

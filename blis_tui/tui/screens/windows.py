@@ -1,4 +1,4 @@
-"""Windows: what all have in common, and those that ask for a line of text or a confirmation."""
+"""Windows: what all have in common, those that ask for a line of text or a confirmation, and jump mode."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Offset
 from textual.screen import ModalScreen
 from textual.suggester import Suggester
-from textual.widgets import Input, Static
+from textual.widgets import Input, Label, Static
 
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.tui.actions import DIALOG, bindings
@@ -20,11 +21,12 @@ from blis_tui.tui.bars import KeyBar
 from blis_tui.tui.drawing.lines import problem_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.events import Resize
+    from textual.events import Click, Key, Resize
+    from textual.geometry import Region
 
     from blis_tui.results.conditions.suggestions import Suggestion
 
@@ -399,3 +401,54 @@ class ConfirmScreen(Window[bool]):
     def action_dialog_close(self) -> None:
         """Cancel."""
         self.dismiss(False)
+
+
+class JumpScreen(Window[str | None]):
+    """Shows the letters; the result is the id of a pane, or None.
+
+    Args:
+        targets: what can be gone to: its letter, or none if it can only be clicked; the id of its pane, and its place.
+    """
+
+    BINDINGS = bindings(DIALOG)
+    DEFAULT_CSS = """
+    JumpScreen {
+        background: $background 40%;
+        Label {
+            position: absolute;
+            width: auto;
+            background: $accent;
+            color: $background;
+            text-style: bold;
+        }
+    }
+    """
+
+    def __init__(self, targets: Sequence[tuple[str, str, Region]]) -> None:
+        super().__init__()
+        self._targets = tuple(targets)
+
+    def compose(self) -> ComposeResult:
+        """Create a label in the middle of each pane, and on the key of each tab."""
+        for letter, _, region in self._targets:
+            if letter:
+                label = Label(f" {letter} " if region.height > 1 else letter)
+                label.absolute_offset = (
+                    Offset(region.x + region.width // 2 - 1, region.y + region.height // 2)
+                    if region.height > 1
+                    else region.offset
+                )
+                yield label
+
+    def on_key(self, event: Key) -> None:
+        """Go to the pane of the letter; any other key ends the mode."""
+        event.stop()
+        self.dismiss(next((pane for letter, pane, _ in self._targets if letter and letter == event.character), None))
+
+    def on_click(self, event: Click) -> None:
+        """Go to the clicked pane."""
+        for _, pane, region in self._targets:
+            if region.contains(event.screen_x, event.screen_y):
+                self.dismiss(pane)
+                return
+        self.dismiss(None)
