@@ -86,8 +86,9 @@ _STAYS: Final = 4.0
 _STAYS_IN_WAVES: Final = 8.0
 _WAVES: Final = 5.0
 """The same for sessions whose requests come in waves: the variance of their number in the system is so many times its
-mean, which is what it is for requests that do not wait for each other. Of 35 sessions/s on 20 instances, waves grew
-from 280 to 1,420 requests in nine of a session's stays; after five nothing told their growth from chance."""
+mean, which is what it is for requests that do not wait for each other. Of 35 sessions/s on 20 instances (one
+run, see docs/lab/comparisons.md), waves grew from 530 to 1,420 requests between the fifth and the ninth of a session's
+stays; until then nothing told their growth from chance."""
 KV_FULL: Final = 0.85
 """Share of the KV cache above which preemptions may still begin."""
 
