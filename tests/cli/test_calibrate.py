@@ -45,6 +45,7 @@ BAD: dict[str, str] = {
     "no-starts.json": '{"ttfts": [0.1], "itls": [[0.1]], "input_lens": [5], "output_lens": [2]}',
     "words.json": '{"ttfts": ["x"], "itls": [[]], "input_lens": [5], "output_lens": [1], "start_times": [0]}',
     "two-benchmarks.json": '{"benchmarks": [{}, {}]}',
+    "empty-benchmarks.json": '{"benchmarks": []}',
     "too-few.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,10,5,1000,2000\n",
     "no-number.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n0,ten,5,1000,2000\n",
     "backwards.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,3000,2000\n" * 20,

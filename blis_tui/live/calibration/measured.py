@@ -268,7 +268,9 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
 
 
 def _guidellm(benchmarks: object, run: int | None = None) -> Iterator[Measured | None]:
-    if not isinstance(benchmarks, list) or (run is None and len(benchmarks) != 1):
+    if not isinstance(benchmarks, list) or not benchmarks:
+        raise TypeError("`benchmarks` is not a list of benchmarks, or an empty one")
+    if run is None and len(benchmarks) != 1:
         raise TypeError("it holds several benchmarks: split it: each is a run of its own (`twin --run N` chooses one)")
     if run is not None and run > len(benchmarks):
         raise TypeError(f"it holds {plural(len(benchmarks), 'benchmark')}, no run {run}")
