@@ -649,11 +649,13 @@ class DebuggerScreen(Asking):
         """Go to an event, again if the reader goes elsewhere meanwhile; or to the end, if the run has no such event."""
         debugger = self.session.debugger
         beyond = False
-        while debugger.event != event and not beyond:
-            self.go(debugger.seek(event), "drawing moments")
+        while not beyond:
+            if debugger.event != event:
+                self.go(debugger.seek(event), "drawing moments")
             await self.at_rest()
+            if debugger.event == event:
+                return
             beyond = debugger.failure is not None or (debugger.at_end and debugger.event < event)
-        await self.at_rest()
 
     def _about(self) -> Iterator[str]:
         """Yield what a report says about the run."""
