@@ -42,13 +42,15 @@ _FIRST_LOOK_REQUESTS: Final = 30
 times as long, so that half of its time is the time of another."""
 _CAP_S: Final = 600.0
 _CAP_REQUESTS: Final = 2000
-"""A run that is undecided after both, and with enough samples, ends, or goes on once more for as long if it must."""
+"""A run that is undecided after both, and with enough samples, ends, or goes on for as long again if it must."""
 _FEWEST_BEYOND: Final = 50
 """Bounds are said to hold when so many samples might have been beyond them: 1,000 requests for a p95, 5,000 for a p99.
 Late requests come in bursts, so a stretch with fewer may have had luck."""
 _EXTENSION: Final = 2.0
+_MOST_EXTENSIONS: Final = 2
 _CHEAP_REQUESTS: Final = 20_000
-"""If it goes on, it does for at least so many requests, which take a second or two."""
+"""If it goes on, it does for at least so many requests, which take a second or two. The second time is for what is
+within its bounds by less than a standard error."""
 _QUICK_S: Final = 30.0
 _QUICK_REQUESTS: Final = 100
 _OPINION_S: Final = 120.0
@@ -116,15 +118,17 @@ class Steady:
         percents = [PERCENTS.get(one.metric.rpartition(".")[2], 0) for one in self.bounds if one.max is not None]
         return max((100 * _FEWEST_BEYOND // (100 - percent) for percent in percents if percent < 100), default=0)
 
-    def cap_s(self, calls_per_s: float, *, extended: bool) -> float:
-        """Return when an undecided run ends, or when it does if it goes on once more."""
+    def cap_s(self, calls_per_s: float, extensions: int) -> float:
+        """Return when an undecided run ends that has gone on so many times."""
         least_s, requests = {
             "quick": (_QUICK_S, _QUICK_REQUESTS),
             "opinion": (_OPINION_S, _QUICK_REQUESTS),
             "long": (max(_CAP_S, self.duration_s), max(_CAP_REQUESTS, 2 * self.fewest)),
         }[self.kind]
         cap_s = min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
-        return max(_EXTENSION * cap_s, _CHEAP_REQUESTS / calls_per_s) if extended else cap_s
+        if extensions:
+            cap_s = _EXTENSION ** (extensions - 1) * max(_EXTENSION * cap_s, _CHEAP_REQUESTS / calls_per_s)
+        return cap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +198,7 @@ class SteadyRun:
 
     def decide(self) -> dict[str, object]:
         """Run until the verdict is certain, or the cap is reached; return the report of the stretch that counts."""
-        extended = False
+        extensions = 0
         for ticks in _looks():
             self._advance(ticks)
             self._moments[self._ticks] = self._simulation.since()
@@ -202,12 +206,12 @@ class SteadyRun:
                 continue
             found = self._look()
             done = self._simulation.done
-            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s, extended=extended)
+            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s, extensions)
             verdict, why = self._early(found)
             if last and not verdict:
-                verdict, why = self._at_cap(found, extended=extended)
-                if verdict == "not known" and self._asked.kind == "long" and not (extended or done):
-                    extended, verdict = True, ""
+                verdict, why = self._at_cap(found, extended=extensions > 0)
+                if verdict == "not known" and not done and self._worth_more(found, extensions):
+                    extensions, verdict = extensions + 1, ""
             if not verdict:
                 continue
             report = self._simulation.report_since(self._moments[self._half])
@@ -302,16 +306,25 @@ class SteadyRun:
         """Return whether tighter bounds would hold, too."""
         return all(bound.has_room(found.start_us, found.end_us) for bound in self._bounds)
 
+    def _worth_more(self, found: _Look, extensions: int) -> bool:
+        """Return whether a run that is undecided at its cap goes on: once, and again for bounds that it is within."""
+        if self._asked.kind != "long" or extensions >= _MOST_EXTENSIONS:
+            return False
+        return not extensions or (found.z < 0 and not self._grows(found, _GROWS))
+
+    def _grows(self, found: _Look, least: float) -> bool:
+        """Return whether the system surely grows by more than this."""
+        return found.grows.growth > least and found.grows.z > _SURE_GROWS
+
     def _at_cap(self, found: _Look, *, extended: bool) -> tuple[Verdict, str]:
         """Return the verdict of a run that is long enough."""
-        grows = found.grows.growth > (_GROWS if extended else _SETTLED) and found.grows.z > _SURE_GROWS
         if found.z > _SURE_AT_CAP:
             return "fails", found.nearest.sentence(found.share)
         if self._asked.kind == "quick" and found.swamped:
             return "fails", _growth_text(found)
         if self._asked.kind != "long":
             return "not known" if found.z > 0 else "holds", found.nearest.sentence(found.share)
-        if grows:
+        if self._grows(found, _GROWS if extended else _SETTLED):
             return ("fails" if extended and found.grows.growth > _OVERLOADED else "not known"), _growth_text(found)
         if found.z > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
             return "not known", found.nearest.sentence(found.share)

@@ -163,6 +163,20 @@ def test_numbers_that_swing_ever_more_widely_are_not_settled() -> None:
     assert run._early(replace(look, waves=Trend(100.0, 121.0, 2.1)))[0] == ""
 
 
+@pytest.mark.parametrize(
+    ("extensions", "z", "growth", "on"),
+    [(0, 0.5, 0.0, True), (1, 0.5, 0.0, False), (1, -0.5, 0.0, True), (1, -0.5, 0.4, False), (2, -0.5, 0.0, False)],
+)
+def test_an_undecided_run_goes_on_once_and_within_its_bounds_twice(
+    extensions: int, z: float, growth: float, *, on: bool
+) -> None:
+    run, look = looked_at()
+    look = replace(look, z=z, in_system=Trend(100.0, 100.0 * (1 + growth), 3.0))
+    assert run._worth_more(look, extensions) == on
+    caps = [run._asked.cap_s(look.calls_per_s, many) for many in range(3)]
+    assert caps[0] < caps[1] == caps[2] / 2
+
+
 def test_sessions_in_waves_are_followed_for_longer() -> None:
     run, look = looked_at()
     assert not look.in_waves
