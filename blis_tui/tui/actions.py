@@ -72,7 +72,7 @@ _OPEN, _LIST, _DECIDE = "Open", "List", "Decide"
 _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     APP: (
         ("app.help", "h f1", "help", "Show the keys of this screen and run one.", _APP, "help"),
-        ("app.palette", "ctrl+p :", "commands", "Type a command or what to go to, or find it.", _APP, "commands"),
+        ("app.palette", ": ctrl+p", "commands", "Type a command or what to go to, or find it.", _APP, "commands"),
         ("goldens.open", "G", "goldens", "Review golden results; accept or reject new ones.", _APP),
         ("app.printed", "p", "plug-in output", "Show what plug-ins have printed.", _APP),
         ("app.theme", "", "choose a theme", "Choose a colour theme; the choice is saved.", _APP),
