@@ -198,8 +198,8 @@ class Run:
         if self.users:
             return float(self.users)
         stages: list[dict[str, float]] = self.spec["workload"]["stages"]  # type: ignore[index]
-        seconds = sum(one["duration_s"] for one in stages)
-        rate = sum(one["rate_per_s"] * one["duration_s"] for one in stages) / seconds
+        seconds = sum(stage["duration_s"] for stage in stages)
+        rate = sum(stage["rate_per_s"] * stage["duration_s"] for stage in stages) / seconds
         return rate * self.measured["e2e"] / 1e3
 
     @property
@@ -404,8 +404,12 @@ def simulate(run: Run, latency: dict[str, object]) -> dict[str, float]:
         document["warm_up_us"] = run.warm_up_us
     simulation = blis_tui.Simulation(blis_tui.load(document), check="off")
     simulation.run()
-    found = simulation.report(verify=False).latency
-    return {"e2e": found.e2e_ms.mean or 0.0, "ttft": found.ttft_ms.mean or 0.0, "itl": found.tpot_ms.mean or 0.0}
+    latencies = simulation.report(verify=False).latency
+    return {
+        "e2e": latencies.e2e_ms.mean or 0.0,
+        "ttft": latencies.ttft_ms.mean or 0.0,
+        "itl": latencies.tpot_ms.mean or 0.0,
+    }
 
 
 def errors_of(run: Run, kind: str, left_out: dict[str, dict[str, dict[str, float]]]) -> dict[str, float] | None:
@@ -515,8 +519,8 @@ def shipped_settings(kind: str, runs: list[Run]) -> tuple[dict[str, object], lis
             (pool,) = blis_tui.load({**run.spec, "latency": {"kind": kind}}).pools
         except BlisError:
             continue
-        for name, one in pool.latency.settings.items():
-            values.setdefault(name, []).append(list(one) if isinstance(one, tuple) else one)
+        for name, setting in pool.latency.settings.items():
+            values.setdefault(name, []).append(list(setting) if isinstance(setting, tuple) else setting)
     common = {name: found[0] for name, found in sorted(values.items()) if all(one == found[0] for one in found)}
     return common, sorted(values.keys() - common.keys())
 
@@ -524,8 +528,8 @@ def shipped_settings(kind: str, runs: list[Run]) -> tuple[dict[str, object], lis
 def summary(found: dict[str, Expected]) -> str:
     """The same as a table."""
     lines = ["| step time | GPU | runs | E2E | TTFT | ITL |", "|---|---|--:|--:|--:|--:|"]
-    for kind, one in found.items():
-        for gpu, row in one["gpus"].items():
+    for kind, typed_dict_type in found.items():
+        for gpu, row in typed_dict_type["gpus"].items():
             cells = [str(row.get(metric, "")) for metric in METRICS]
             lines.append(f"| `{kind}` | {gpu} | {row['runs']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -534,8 +538,11 @@ def summary(found: dict[str, Expected]) -> str:
 def medians_text(found: dict[str, Expected]) -> str:
     """The content of the file from which ``blis_tui.results.measured`` has the medians."""
     gpus = {
-        kind: {gpu: {name: value for name, value in row.items() if name != "runs"} for gpu, row in one["gpus"].items()}
-        for kind, one in found.items()
+        kind: {
+            gpu: {name: value for name, value in row.items() if name != "runs"}
+            for gpu, row in typed_dict_type["gpus"].items()
+        }
+        for kind, typed_dict_type in found.items()
     }
     return json.dumps(gpus, indent=1, sort_keys=True) + "\n"
 
@@ -641,7 +648,7 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
                 there.append(value)
     batching["vllm"]["prefill_schedule_interval"] = [1]  # what it is without the key
     limits = {
-        name: [min(getattr(one.engine, name) for one in pools), max(getattr(one.engine, name) for one in pools)]
+        name: [min(getattr(pool.engine, name) for pool in pools), max(getattr(pool.engine, name) for pool in pools)]
         for name in ("max_num_batched_tokens", "max_num_seqs")
     }
     follows = set(host_us("vllm", "", asynchronous=False))  # from the scheduler's settings
@@ -650,7 +657,7 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
         "varied": sorted({*varied, "expert_parallel"} - {"engine"} - follows),
         "coefficients": {"vllm": "vllm", "trtllm": "tensorrt-llm"},
         "batching": batching,
-        "hardware": {one.hardware.name: {name: getattr(one.hardware, name) for name in FIGURES} for one in pools},
+        "hardware": {pool.hardware.name: {name: getattr(pool.hardware, name) for name in FIGURES} for pool in pools},
         "limits": limits,
         "most_tokens": max(round(run.prompt_tokens + run.answer_tokens) for run in kept),
         "least_at_a_time": min(run.at_a_time for run in kept),
@@ -810,7 +817,7 @@ def write_errors(runs: list[Run], jobs: int | None) -> int:
     more = {*range(len(runs))} - {*serving} | {*serving[::EVERY]}
     with ProcessPoolExecutor(jobs) as pool:
         jobs_ = [pool.submit(measured_row, run, without, more=number in more) for number, run in enumerate(runs)]
-        rows = [one.result() for one in jobs_]
+        rows = [future.result() for future in jobs_]
     MEASURED.write_text(measured_text(runs, rows))
     return 0
 

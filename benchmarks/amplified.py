@@ -81,8 +81,12 @@ class Grown:
 
 def means(report: Report) -> dict[str, float]:
     """In milliseconds."""
-    found = report.latency
-    return {"ttft": found.ttft_ms.mean or 0.0, "itl": found.tpot_ms.mean or 0.0, "e2e": found.e2e_ms.mean or 0.0}
+    latencies = report.latency
+    return {
+        "ttft": latencies.ttft_ms.mean or 0.0,
+        "itl": latencies.tpot_ms.mean or 0.0,
+        "e2e": latencies.e2e_ms.mean or 0.0,
+    }
 
 
 def capacity(server: Server) -> float:

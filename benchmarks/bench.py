@@ -236,10 +236,10 @@ def sessions(turns: list[int], runs: int, before: Path | None, folder: Path) -> 
     count = _SESSION_REQUESTS
     single = [f"workload.requests={count}", "workload.rate_per_s=5"]
     requests_alone("single prompts", spec, single, count, runs, before)
-    for one in turns:
-        talk = f"workload.clients.0.session={{turns: {one}, think_time_ms: 3000}}"
-        options = [f"workload.sessions={count // one}", f"workload.rate_per_s={5 / one}", talk]
-        requests_alone(f"{one} turns", spec, options, count, runs, before)
+    for turn in turns:
+        talk = f"workload.clients.0.session={{turns: {turn}, think_time_ms: 3000}}"
+        options = [f"workload.sessions={count // turn}", f"workload.rate_per_s={5 / turn}", talk]
+        requests_alone(f"{turn} turns", spec, options, count, runs, before)
 
 
 def mooncake(trace: Path, runs: int, before: Path | None, folder: Path) -> None:

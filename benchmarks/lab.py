@@ -183,7 +183,7 @@ def table(rows: Sequence[tuple[dict[str, Any], dict[str, float]]]) -> str:
     for name, members in groups.items():
         cells = []
         for metric in METRICS:
-            values = [one[metric] for one in members if metric in one]
+            values = [member[metric] for member in members if metric in member]
             sizes = [abs(value) for value in values]
             cells.append(f"{mean(sizes):.1f} / {median(sizes):.1f} ({median(values):+.0f})" if values else "-")
         lines.append(f"{name:<44}{len(members):>4}" + "".join(f"{cell:>22}" for cell in cells))

@@ -228,7 +228,9 @@ def with_16_bits(row: Row, latency: dict[str, object]) -> float:
     """
     (pool,) = blis_tui.load(spec_of(row, PUBLISHED[row.gpu, row.scenario], latency)).pools
     kinds = KINDS[row.model].values()
-    prompt = sum(share * math.exp(mu + sigma**2 / 2.0) for share, mu, sigma, _ in kinds) / sum(one[0] for one in kinds)
+    prompt = sum(share * math.exp(mu + sigma**2 / 2.0) for share, mu, sigma, _ in kinds) / sum(
+        kind[0] for kind in kinds
+    )
     prompts = round(AT_A_TIME / row.answer)
     # Step times do not depend on the request that a chunk belongs to.
     chunk = Chunk(None, 0, round(prompt), round(prompt))  # type: ignore[arg-type]
@@ -321,7 +323,9 @@ def simulated(row: Row, settings: dict[str, object], latency: dict[str, object])
     if row.scenario == "Offline":
         return report.throughput.output_tokens_per_s or 0.0, *means, 1.0
     # The batch is not full at the start and at the end, so only the half between counts.
-    ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
+    ends = sorted(
+        (request.completed_us, request.output_tokens) for request in report.rows if request.completed_us is not None
+    )
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
     (load,) = pool_loads(experiment, report.to_dict()).values()

@@ -113,17 +113,17 @@ def holds(asked: Problem, size: int, rate_per_s: float) -> int:
         report = blis_tui.run(blis_tui.load(asked.document, set=values, seed=seed))
         offered, served = report.steady.offered_requests_per_s or 0.0, report.steady.requests_per_s or 0.0
         figures = {metric: look_up(metric, report.to_dict()) for metric in asked.slos}
-        kept = all(isinstance(one, float) and one <= asked.slos[metric] for metric, one in figures.items())
+        kept = all(isinstance(figure, float) and figure <= asked.slos[metric] for metric, figure in figures.items())
         found += kept and served >= _SERVED * offered
     return found
 
 
 def judged_size(asked: Problem) -> tuple[str, str]:
     """Return the verdict on the size that is planned, and the answer in words."""
-    found = blis_tui.plan(
+    plan = blis_tui.plan(
         asked.document, slos=asked.bounds, rate_per_s=asked.rate_per_s, sizes=("cluster.instances", 1, MOST)
     )
-    size = None if found.best is None else found.best.size
+    size = None if plan.best is None else plan.best.size
     told = f"{size} instances at {asked.rate_per_s}/s"
     if size is None:
         return ("too large" if holds(asked, MOST, asked.rate_per_s) else "right"), told
@@ -134,8 +134,8 @@ def judged_size(asked: Problem) -> tuple[str, str]:
 
 def judged_rate(asked: Problem) -> tuple[str, str]:
     """Return the verdict on the highest rate of one instance, and the answer in words."""
-    found = blis_tui.plan(asked.document, slos=asked.bounds, max_rate=True, set={"cluster.instances": 1})
-    knee = None if found.best is None else found.best.knee
+    plan = blis_tui.plan(asked.document, slos=asked.bounds, max_rate=True, set={"cluster.instances": 1})
+    knee = None if plan.best is None else plan.best.knee
     if knee is None or knee.holds is None:
         return "none", "no rate"
     told = f"{knee.holds}/s"

@@ -116,15 +116,15 @@ def taken_apart(experiment: Experiment, settings: FittedSettings, warm_up_us: fl
     simulation.subscribe(StepFinished, steps.append)
     simulation.run()
     works = (
-        (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
-        for one in steps
+        (step.decode_requests, step.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in step.chunks])
+        for step in steps
     )
     values = np.array([float(getattr(settings, name)) for name in FITTED_TERMS])
     each = law.steps(values, pool, loads_of(works, pool.model.sliding_window)) * values
     sums = np.vstack([np.zeros(len(FITTED_TERMS)), np.cumsum(each, axis=0)])
-    starts = [one.time_us for one in steps]
-    first = {name: at for at, one in enumerate(steps) for name in one.first_tokens}
-    last = {name: at for at, one in enumerate(steps) for name in one.completed}
+    starts = [step.time_us for step in steps]
+    first = {name: at for at, step in enumerate(steps) for name in step.first_tokens}
+    last = {name: at for at, step in enumerate(steps) for name in step.completed}
     firsts, gaps = [], []
     for row in simulation.report(verify=False).rows:
         if row.request_id not in first or row.request_id not in last or row.queued_us is None:
@@ -144,8 +144,8 @@ def taken_apart(experiment: Experiment, settings: FittedSettings, warm_up_us: fl
 
 def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float]) -> dict[str, float]:
     """The coefficients that fit the equations best."""
-    matrix = np.array([one.shares for one in found])
-    limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(FittedSettings)}
+    matrix = np.array([equation.shares for equation in found])
+    limits = {field.name: field.metadata.get("limits", {}).get("minimum", 0.0) for field in fields(FittedSettings)}
     now = np.array([at[name] for name in NAMES])
     base = np.array([TABLES.get(name, ships[name]) for name in NAMES])
     prior = np.array([TABLES_PRIOR if name in TABLES else PRIOR for name in NAMES])
@@ -202,15 +202,15 @@ def main() -> int:
     values, found = ships, list[Equation]()
     with ProcessPoolExecutor(options.jobs) as pool:
         for number in range(options.rounds):
-            found = [one for each in pool.map(equations, runs, [values] * len(runs)) for one in each]
+            found = [equation for each in pool.map(equations, runs, [values] * len(runs)) for equation in each]
             values = solved(found, values, ships)
-            off = [abs(sum(one.shares) - 1.0) * 100 for one in found]
+            off = [abs(sum(equation.shares) - 1.0) * 100 for equation in found]
             sys.stderr.write(f"round {number + 1}: {fmean(off):.1f} / {median(off):.1f} % off before it\n")
     sys.stdout.write(f"{'coefficient':22}{'ships':>10}{'fitted':>10}\n")
     sys.stdout.writelines(f"{name:22}{ships[name]:>10.4g}{values[name]:>10.4g}\n" for name in NAMES)
     out = {"all": document(values)}
-    for model in sorted({one.model for one in found}):
-        out[model] = document(solved([one for one in found if one.model != model], values, ships))
+    for model in sorted({equation.model for equation in found}):
+        out[model] = document(solved([equation for equation in found if equation.model != model], values, ships))
     if options.write:
         (HERE / "leave_one_out.json").write_text(json.dumps(out, indent=1, sort_keys=True) + "\n")
     return 0

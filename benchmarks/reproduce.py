@@ -85,8 +85,8 @@ def medians(runs: Sequence[Run], pool: ProcessPoolExecutor) -> Iterator[Checked]
     jobs = {kind: [pool.submit(errors_of, run, kind, left_out) for run in there] for kind in kinds}
     found = expected(there, {kind: [job.result() for job in those] for kind, those in jobs.items()})
     page = json.loads(MEDIANS.read_text())
-    for kind, one in found.items():
-        for gpu, row in one["gpus"].items():
+    for kind, typed_dict_type in found.items():
+        for gpu, row in typed_dict_type["gpus"].items():
             for metric, value in row.items():
                 if metric != "runs":
                     yield Checked(
@@ -113,8 +113,12 @@ def reproduce(every: int, jobs: int | None) -> tuple[str, int]:
         rows = list(quoted(runs, every, pool))
         figures = [*(medians(runs, pool) if every == 1 else ()), *calibrated()]
     lines = [f"{row.name}: {'as shipped' if row.same else f'{row.found}, shipped: {row.page}'}" for row in rows]
-    lines += [f"{one.found if one.name == one.found else f'{one.name}: {one.found}'}" for one in figures if one.same]
-    wrong = [one for one in (*rows, *figures) if not one.same]
+    lines += [
+        f"{figure.found if figure.name == figure.found else f'{figure.name}: {figure.found}'}"
+        for figure in figures
+        if figure.same
+    ]
+    wrong = [row for row in (*rows, *figures) if not row.same]
     lines += [f"NOT FOUND AGAIN  {one.name}: {one.found}; the page says {one.page}" for one in wrong]
     lines += [
         "",

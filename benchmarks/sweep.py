@@ -38,14 +38,13 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1, help="of the moments to kill at")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        one = sweep(Path(folder), "one", given, jobs=1)
+        cost = sweep(Path(folder), "one", given, jobs=1)
         two = sweep(Path(folder), "two", given, jobs=2)
-        print(f"--jobs 1: {one.wall_s:.1f} s, {1e3 * one.cpu_s / given.points:.1f} ms of CPU a point")
+        print(f"--jobs 1: {cost.wall_s:.1f} s, {1e3 * cost.cpu_s / given.points:.1f} ms of CPU a point")
         print(f"--jobs 2: {two.wall_s:.1f} s, {1e3 * two.cpu_s / given.points:.1f} ms of CPU a point")
-        print(
-            f"{one.wall_s / two.wall_s:.2f} times as fast; with two idle cores at most {2 * one.cpu_s / two.cpu_s:.2f}"
-        )
-        print(f"peak memory of a process: {max(one.peak_mib, two.peak_mib):.0f} MiB")
+        most = 2 * cost.cpu_s / two.cpu_s
+        print(f"{cost.wall_s / two.wall_s:.2f} times as fast; with two idle cores at most {most:.2f}")
+        print(f"peak memory of a process: {max(cost.peak_mib, two.peak_mib):.0f} MiB")
         same = compare(Path(folder), "one", "two")
         moments = random.Random(given.seed)  # noqa: S311  (any moments will do)
         for _ in range(given.kills):

@@ -64,8 +64,8 @@ def main() -> int:
             errors[share].append(100 * (here / theirs - 1))
             cells += [f"{theirs:.1f}", f"{here:.1f} ({errors[share][-1]:+.0f} %)"]
         sys.stdout.write(f"| {' | '.join(cells)} |\n")
-    for share, found in errors.items():
-        sizes = [abs(one) for one in found]
+    for share, error in errors.items():
+        sizes = [abs(one) for one in error]
         sys.stdout.write(f"p{100 * share:g}: mean {mean(sizes):.1f} %, median {median(sizes):.1f} %\n")
     return 0
 

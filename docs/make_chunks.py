@@ -77,8 +77,8 @@ def point(knob: str, tokens: int) -> Point:
     simulation.subscribe(StepFinished, note_gap)
     simulation.subscribe(FirstToken, note_first)
     simulation.run()
-    found = of_samples(gaps)
-    return Point(tokens, ttft_us["long"] / 1000, found.mean or 0.0, found.max or 0.0)
+    distribution = of_samples(gaps)
+    return Point(tokens, ttft_us["long"] / 1000, distribution.mean or 0.0, distribution.max or 0.0)
 
 
 def frontier(knob: str) -> list[Point]:

@@ -83,11 +83,11 @@ def drawn(name: str) -> Drawn:
 
 def picture(table: LoadTable, end_us: int, digest: str) -> str:
     """The chart of load over time."""
-    running = _sum(_means(one.running) for one in table.instances)
-    waiting = _sum(_means(one.waiting) for one in table.instances)
+    running = _sum(_means(instance.running) for instance in table.instances)
+    waiting = _sum(_means(instance.waiting) for instance in table.instances)
     held = [0.0] * len(running) if table.held is None else _means(table.held)
-    blocks = max(sum(one.kv_blocks for one in table.instances), 1)
-    kv = [used / blocks for used in _sum(_means(one.kv_used) for one in table.instances)]
+    blocks = max(sum(instance.kv_blocks for instance in table.instances), 1)
+    kv = [used / blocks for used in _sum(_means(instance.kv_used) for instance in table.instances)]
     all_waiting = [a + b for a, b in zip(running, waiting, strict=True)]
     top = [a + b for a, b in zip(all_waiting, held, strict=True)]
     most = max(*top, 1.0)
@@ -155,8 +155,8 @@ def section(one: Drawn) -> str:
 
 def digest_of(svg: str) -> str:
     """The digest of the records that a picture was drawn from."""
-    found = re.search(r'data-records="(\w+)"', svg)
-    return "" if found is None else found[1]
+    match = re.search(r'data-records="(\w+)"', svg)
+    return "" if match is None else match[1]
 
 
 def main() -> None:

@@ -64,10 +64,10 @@ def overload_table() -> str:
     ]
     for victim in _VICTIMS:
         for restore in _RESTORES:
-            found = run(OVERLOAD, victim, restore)
-            goodput = 0.0 if found.slo is None else found.slo.goodput_rps
-            ttft, itl = found.latency.ttft_ms.p99 or 0.0, found.latency.itl_ms.p99 or 0.0
-            counts = f"{found.kv.preemptions:,} | {recomputed_tokens(found):,}"
+            report = run(OVERLOAD, victim, restore)
+            goodput = 0.0 if report.slo is None else report.slo.goodput_rps
+            ttft, itl = report.latency.ttft_ms.p99 or 0.0, report.latency.itl_ms.p99 or 0.0
+            counts = f"{report.kv.preemptions:,} | {recomputed_tokens(report):,}"
             lines.append(f"| `{victim}` | `{restore}` | {goodput:.2f} | {ttft:,.0f} | {itl:.1f} | {counts} |")
     return "\n".join(lines)
 
@@ -80,13 +80,13 @@ def tiers_table() -> str:
     ]
     cases = cases_by_name("kv-tiers", None, None)
     for kind in _TIERS:
-        found = _run("kv-tiers", dict(cases[kind].overrides))
-        ttft, below = found.latency.ttft_ms, found.kv_tiers
+        report = _run("kv-tiers", dict(cases[kind].overrides))
+        ttft, below = report.latency.ttft_ms, report.kv_tiers
         back = "" if below is None else f"{below.reloaded:,}"
         moved = "" if below is None else f"{below.bytes_moved / 1e9:.1f}"
         added = "" if below is None else f"{below.added_us / 1e3:.1f}"
         times = f"{ttft.p50 or 0:,.0f} | {ttft.p99 or 0:,.0f}"
-        lines.append(f"| `{kind}` | {times} | {found.tokens.cached:,} | {back} | {moved} | {added} |")
+        lines.append(f"| `{kind}` | {times} | {report.tokens.cached:,} | {back} | {moved} | {added} |")
     return "\n".join(lines)
 
 
@@ -115,9 +115,9 @@ def causes_table() -> str:
             preemption = {"victim": victim, "restore": "recompute", "recompute": recompute}
             changes: dict[str, object] = {f"policy.preemption.{key}": value for key, value in preemption.items()}
             changes |= {f"policy.batching.{key}": value for key, value in batching.items()}
-            found = _run(OVERLOAD, changes)
-            goodput = 0.0 if found.slo is None else found.slo.goodput_rps
-            cells.append(f"{found.kv.preemptions:,} | {recomputed_tokens(found):,} | {goodput:.2f}")
+            report = _run(OVERLOAD, changes)
+            goodput = 0.0 if report.slo is None else report.slo.goodput_rps
+            cells.append(f"{report.kv.preemptions:,} | {recomputed_tokens(report):,} | {goodput:.2f}")
         lines.append(f"| {words} | `{recompute}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 

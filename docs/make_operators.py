@@ -77,13 +77,13 @@ def read(
     """The rows of an operator's newest table for an engine, and the measured version of the engine."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415  (only this script needs it)
 
-    found = sorted(
+    paths = sorted(
         systems.glob(f"data/{gpu.folder}/{operator}/{engine}/{version}/{table}.parquet"),
         key=lambda path: [int(part) for part in re.findall(r"\d+", path.parent.name)],
     )
-    if not found:
+    if not paths:
         return [], ""
-    return pq.read_table(found[-1]).to_pylist(), found[-1].parent.name
+    return pq.read_table(paths[-1]).to_pylist(), paths[-1].parent.name
 
 
 def fastest(rows: Iterable[Row], *names: str) -> dict[Key, float]:
@@ -181,7 +181,7 @@ def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, objec
         if not best:
             continue
         smooth = rising if theirs == "bfloat16" else enveloped
-        sizes = [one for one in ROWS if one > above and any(key[0] == one for key in best)]
+        sizes = [row for row in ROWS if row > above and any(key[0] == row for key in best)]
         lines = []
         for n in SIZES:
             for k in SIZES:

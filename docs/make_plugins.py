@@ -138,18 +138,18 @@ def section(row: PlugPointRow) -> Iterator[str]:
 def _named_by(row: PlugPointRow) -> list[str]:
     """The fields of an experiment's records that hold names of its plug-ins."""
     records = [one for one in map(vars(model).__getitem__, model.__all__) if isinstance(one, type)]
-    keys = [(name, one) for record in records for name, (one, _) in keys_of(record).items()]
-    return list(dict.fromkeys(one.name or name for name, one in keys if one.point == row.point.path))
+    keys = [(name, key) for record in records for name, (key, _) in keys_of(record).items()]
+    return list(dict.fromkeys(key.name or name for name, key in keys if key.point == row.point.path))
 
 
 def _code(name: str, value: object) -> list[str]:
     """A class or a function without bodies, or the definition of a name."""
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         return ["```python", f"{name} = {_plain(str(value))}", "```"]
-    [found] = ast.parse(dedent(inspect.getsource(value))).body
-    if isinstance(found, ast.ClassDef) and inspect.isclass(value):
-        found.body = list(_with_words(found.body, keys_of(value)))
-    return ["```python", *map(_as_documentation, _plain(ast.unparse(_outline(found))).splitlines()), "```"]
+    [class_def] = ast.parse(dedent(inspect.getsource(value))).body
+    if isinstance(class_def, ast.ClassDef) and inspect.isclass(value):
+        class_def.body = list(_with_words(class_def.body, keys_of(value)))
+    return ["```python", *map(_as_documentation, _plain(ast.unparse(_outline(class_def))).splitlines()), "```"]
 
 
 def _with_words(body: list[ast.stmt], keys: Mapping[str, tuple[Key, str]]) -> Iterator[ast.stmt]:
@@ -182,7 +182,7 @@ def _outline(node: ast.stmt) -> ast.stmt:
     elif isinstance(node, ast.ClassDef):
         # How a class is compiled and stored says nothing about its purpose.
         node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
-        node.bases = [one for one in node.bases if ast.unparse(one) != "Picklable"]
+        node.bases = [base for base in node.bases if ast.unparse(base) != "Picklable"]
         node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
     return node
 

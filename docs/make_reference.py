@@ -160,10 +160,10 @@ def _row(key: Key) -> str:
     kind = f"[{key.type}]({key.document.lower()}.md)" if key.document else key.type
     default = f"`{flow(key.default)}`" if key.has_default else "required" if key.required else ""
     meaning = key.description
-    if any(one.description for one in key.choices):
-        meaning += "".join(f"<br>`{one.value}`: {one.description}" for one in key.choices)
+    if any(choice.description for choice in key.choices):
+        meaning += "".join(f"<br>`{choice.value}`: {choice.description}" for choice in key.choices)
     elif key.type == "word" and len(key.choices) > 1:
-        meaning += " One of " + ", ".join(f"`{one.value}`" for one in key.choices) + "."
+        meaning += " One of " + ", ".join(f"`{choice.value}`" for choice in key.choices) + "."
     elif key.type == "word":
         kind = f"`{key.choices[0].value}`" if key.choices else kind
     facts = ", ".join(part for part in (kind, key.unit, key.range) if part)
@@ -193,7 +193,7 @@ def _report_page() -> str:
     lines += ["`blis-tui run` prints it as JSON in this order; `blis-tui explain METRIC` explains one.", ""]
     parts = list(_report_parts())
     for found in parts:
-        lines += _class_section(found, found.name, {one.name for one in parts})
+        lines += _class_section(found, found.name, {part.name for part in parts})
     lines += ["## Warnings", "", "What each check of `warnings` looks for, by its `id`:", ""]
     lines += _checks()
     lines += [
@@ -258,18 +258,20 @@ def _records_page() -> str:
 def _causes() -> list[str]:
     lines = ["Causes that built-in rules report:", "", "| cause | meaning | amounts | follows from | less of it by |"]
     lines.append("|---|---|---|---|---|")
-    for one in CAUSES.values():
-        meaning = re.sub(r" ?\({(key|limit:,)}\)", "", one.short)
-        key = f"`{one.key}`" if one.key else ""
-        lines.append(f"| `{one.name}` | {meaning} | {f'{one.unit}s' if one.unit else ''} | {key} | {one.advice} |")
+    for cause in CAUSES.values():
+        meaning = re.sub(r" ?\({(key|limit:,)}\)", "", cause.short)
+        key = f"`{cause.key}`" if cause.key else ""
+        lines.append(
+            f"| `{cause.name}` | {meaning} | {f'{cause.unit}s' if cause.unit else ''} | {key} | {cause.advice} |"
+        )
     return [*lines, ""]
 
 
-def _class_section(found: Part, title: str, linked: Collection[str] = ()) -> list[str]:
-    lines = [f"## {title}", "", as_code(found.about), ""]
-    if found.fields:
+def _class_section(part: Part, title: str, linked: Collection[str] = ()) -> list[str]:
+    lines = [f"## {title}", "", as_code(part.about), ""]
+    if part.fields:
         lines += ["| field | type | meaning |", "|---|---|---|"]
-        lines += [_field(field, linked) for field in found.fields]
+        lines += [_field(field, linked) for field in part.fields]
         lines.append("")
     return lines
 
@@ -281,8 +283,8 @@ def _field(field: Field, linked: Collection[str]) -> str:
 
 def _type(annotation: str, linked: Collection[str]) -> str:
     """A type as code; those described on the same page are linked."""
-    if (found := re.fullmatch(r"([A-Z]\w+)( \| None)?", annotation)) and found[1] in linked:
-        return f"[{found[1]}](#{found[1].lower()})" + (" or `None`" if found[2] else "")
+    if (match := re.fullmatch(r"([A-Z]\w+)( \| None)?", annotation)) and match[1] in linked:
+        return f"[{match[1]}](#{match[1].lower()})" + (" or `None`" if match[2] else "")
     return f"`{annotation}`"
 
 

@@ -38,7 +38,7 @@ def at(percent: float) -> float:
 
 def picture(rows: Sequence[Held]) -> str:
     """An SVG file: a row of dots for each group, hollow for the median and full for the band."""
-    groups = list(dict.fromkeys(one.group for one in rows))
+    groups = list(dict.fromkeys(row.group for row in rows))
     bottom = _TOP + _ROW * len(groups)
     whole = (LEFT + WIDTH + 30, bottom + 46)
     parts = [
@@ -53,12 +53,12 @@ def picture(rows: Sequence[Held]) -> str:
     parts += [_text(at(value), bottom + 16, f"{value} %", "#666") for value in range(0, 101, 20)]
     for number, group in enumerate(groups):
         middle = _TOP + _ROW * number + _ROW // 2
-        count = max(one.number for one in rows if one.group == group)
+        count = max(row.number for row in rows if row.group == group)
         parts.append(_text(LEFT - 8, middle + 4, f"{group.replace('`', '')} ({count})", "#222", anchor="end"))
         parts.append(f'<path d="M{LEFT} {middle + _ROW // 2}H{LEFT + WIDTH}" stroke="#eee"/>')
-        for one in rows:
-            if one.group == group:
-                parts += _dots(one, middle + 8 * (JUDGED.index(one.metric) - 1))
+        for row in rows:
+            if row.group == group:
+                parts += _dots(row, middle + 8 * (JUDGED.index(row.metric) - 1))
     for number, (metric, color) in enumerate(_COLORS.items()):
         x = LEFT + 60 * number
         parts.append(f'<circle cx="{x}" cy="{bottom + 32}" r="4" fill="{color}"/>')

@@ -110,10 +110,10 @@ def steps_of(rule: str) -> list[StepFinished]:
         spec = Path(folder, "steps.blis.yaml")
         spec.write_text(f"{_EXPERIMENT}policy: {{batching: {RULES[rule]}}}\n", encoding="utf-8")
         simulation = blis_tui.Simulation(blis_tui.load(spec))
-    found: list[StepFinished] = []
-    simulation.subscribe(StepFinished, found.append)
+    steps: list[StepFinished] = []
+    simulation.subscribe(StepFinished, steps.append)
     simulation.run()
-    return found[:_STEPS]
+    return steps[:_STEPS]
 
 
 def picture(steps: Sequence[StepFinished]) -> str:

@@ -282,38 +282,38 @@ class _File:
             made["required"] = required
         return made if is_open else {**made, "additionalProperties": False}
 
-    def _node(self, name: str, one: Key, annotation: str) -> _Part:
+    def _node(self, name: str, key: Key, annotation: str) -> _Part:
         """The schema of a key's value."""
-        about: _Part = {"description": one.doc} if one.doc else {}
-        return {**about, **self._kind(name, one, annotation), **_more(one)}
+        about: _Part = {"description": key.doc} if key.doc else {}
+        return {**about, **self._kind(name, key, annotation), **_more(key)}
 
-    def _kind(self, name: str, one: Key, annotation: str) -> _Part:
-        kind = one.kind
-        if one.point:
-            return {} if annotation == "str" or "$ref" in one.limits else _plugged("string")
-        if one.variants is not None:
-            return self._variants(one.variants, name)
-        if one.words and annotation.startswith(("int", "float")):
+    def _kind(self, name: str, key: Key, annotation: str) -> _Part:
+        kind = key.kind
+        if key.point:
+            return {} if annotation == "str" or "$ref" in key.limits else _plugged("string")
+        if key.variants is not None:
+            return self._variants(key.variants, name)
+        if key.words and annotation.startswith(("int", "float")):
             number = "integer" if annotation.startswith("int") else "number"
-            return {"type": [number, "string"], "if": {"type": "string"}, "then": {"enum": list(one.words)}}
-        if one.words:
-            texts = {"enumDescriptions": list(one.words.values())} if isinstance(one.words, dict) else {}
-            return {"enum": list(one.words), **texts}
-        if one.within is not None:
-            return {"properties": self.map(keys_of(one.within))["properties"]}
-        if one.values is not None:
-            return {"additionalProperties": {**self._of_class(one.values, described=True), **_plain(one.each)}}
+            return {"type": [number, "string"], "if": {"type": "string"}, "then": {"enum": list(key.words)}}
+        if key.words:
+            texts = {"enumDescriptions": list(key.words.values())} if isinstance(key.words, dict) else {}
+            return {"enum": list(key.words), **texts}
+        if key.within is not None:
+            return {"properties": self.map(keys_of(key.within))["properties"]}
+        if key.values is not None:
+            return {"additionalProperties": {**self._of_class(key.values, described=True), **_plain(key.each)}}
         if isinstance(kind, str):
             return {"$ref": kind} if "#" in kind else self.map(keys_of(SHAPES[kind]))
         if isinstance(kind, tuple):
-            return {"type": "array", "items": {**self._each(kind[0]), **_plain(one.each)}}
+            return {"type": "array", "items": {**self._each(kind[0]), **_plain(key.each)}}
         if isinstance(kind, type) and kind.__name__ not in _TYPES:
             return self._of_class(kind, described=False)
         if kind is not None and not isinstance(kind, type):
             return self.map({name: (each, "") for name, each in kind.items()})
         annotation = kind.__name__ if isinstance(kind, type) else annotation
         types = [_TYPES[word.partition("[")[0]] for word in annotation.split(" | ") if word.partition("[")[0] in _TYPES]
-        types += ["null"] if one.default is None else []
+        types += ["null"] if key.default is None else []
         return {"type": types[0] if len(types) == 1 else list(types)} if types else {}
 
     def _each(self, kind: type | str) -> _Part:
@@ -326,33 +326,33 @@ class _File:
         about: _Part = {"description": (inspect.getdoc(kind) or "").splitlines()[0]} if described else {}
         return {**about, **self.map(keys_of(kind))}
 
-    def _variants(self, one: Variants, prefix: str) -> _Part:
+    def _variants(self, variants: Variants, prefix: str) -> _Part:
         """A map whose ``kind`` decides its other keys, and the definitions of its kinds."""
         alone: list[Json] = []
         rules: list[Json] = []
-        for name, (about, kind) in one.kinds.items():
+        for name, (about, kind) in variants.kinds.items():
             keys = {} if kind is None else keys_of(kind)
             if not any(key.is_required for key, _ in keys.values()):
                 alone.append(name)
             condition: _Part = {"type": "object", "properties": {"kind": {"const": name}}, "required": ["kind"]}
-            rules.append({"if": condition, "then": {"$ref": f"#/$defs/{one.prefix or prefix}-{name}"}})
+            rules.append({"if": condition, "then": {"$ref": f"#/$defs/{variants.prefix or prefix}-{name}"}})
             made = self.map(keys)
             made["properties"] = {"kind": {"description": about, "const": name}, **as_map(made["properties"])}
             made["required"] = ["kind", *as_list(made.get("required"))]
-            if one.has_keys:
-                self.made[f"{one.prefix or prefix}-{name}"] = {"description": about, **made}
-        texts: _Part = {"enum": [*one.kinds], "enumDescriptions": [about for about, _ in one.kinds.values()]}
+            if variants.has_keys:
+                self.made[f"{variants.prefix or prefix}-{name}"] = {"description": about, **made}
+        texts: _Part = {"enum": [*variants.kinds], "enumDescriptions": [about for about, _ in variants.kinds.values()]}
         made = {
             "type": ["object", "string"],
             "required": ["kind"],
-            "properties": {"kind": {"description": one.which, **texts}},
+            "properties": {"kind": {"description": variants.which, **texts}},
         }
-        made |= {"allOf": rules} if one.has_keys else {"additionalProperties": False}
+        made |= {"allOf": rules} if variants.has_keys else {"additionalProperties": False}
         return {**made, "if": {"type": "string"}, "then": {"enum": alone}}
 
 
-def _more(one: Key) -> _Part:
-    return {**_plain(one.limits), **({} if one.default is MISSING else {"default": _json(one.default)})}
+def _more(key: Key) -> _Part:
+    return {**_plain(key.limits), **({} if key.default is MISSING else {"default": _json(key.default)})}
 
 
 def _plugged(short: str) -> _Part:

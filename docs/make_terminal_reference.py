@@ -97,8 +97,8 @@ def _conditions() -> str:
         "| name | unit | meaning | per instance |",
         "|---|---|---|---|",
         *(
-            f"| `{one.name}` | {one.unit} | {one.meaning} | {'x' if one.of_instance else ''} |"
-            for one in FIGURES.values()
+            f"| `{figure.name}` | {figure.unit} | {figure.meaning} | {'x' if figure.of_instance else ''} |"
+            for figure in FIGURES.values()
         ),
         "",
         "### A request after an event",
@@ -108,16 +108,16 @@ def _conditions() -> str:
         "| name | unit | meaning |",
         "|---|---|---|",
         *(
-            f"| `{name}` | {'text' if one.quantity == PHASE else one.quantity.unit} | {one.meaning} |"
-            for name, one in REQUEST_FIGURES.items()
+            f"| `{name}` | {'text' if figure.quantity == PHASE else figure.quantity.unit} | {figure.meaning} |"
+            for name, figure in REQUEST_FIGURES.items()
         ),
         "",
         "### The event itself",
         "",
         "| name | unit | meaning |",
         "|---|---|---|",
-        *(f"| `{one.name}` | text | {one.meaning} |" for one in EVENT_TEXTS.values()),
-        *(f"| `{one.name}` | {one.unit} | {one.meaning} |" for one in EVENT_NUMBERS.values()),
+        *(f"| `{text.name}` | text | {text.meaning} |" for text in EVENT_TEXTS.values()),
+        *(f"| `{number.name}` | {number.unit} | {number.meaning} |" for number in EVENT_NUMBERS.values()),
     ]
     return "\n".join(lines) + "\n"
 

@@ -132,7 +132,7 @@ def experiment(
 
 def profiles(made: Experiment) -> list[Profile]:
     """The instances of an experiment."""
-    return [one.profile for one in Simulation(made).snapshot(0).instances]
+    return [instance.profile for instance in Simulation(made).snapshot(0).instances]
 
 
 def request(

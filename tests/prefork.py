@@ -63,7 +63,7 @@ def run_module(
         given.seek(0)
         server.connect(address)
         job = [module, *arguments], str(cwd), dict(env)
-        streams = [one.fileno() for one in (given, output, errors)]
+        streams = [buffered_random.fileno() for buffered_random in (given, output, errors)]
         socket.send_fds(server, [json.dumps(job).encode() + b"\n"], streams)
         with server.makefile() as reply:
             code = int(reply.readline())
@@ -123,8 +123,8 @@ def _serve(server: socket.socket) -> None:
             child = os.fork()
             if not child:
                 break
-            for one in streams:
-                os.close(one)
+            for stream in streams:
+                os.close(stream)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             with suppress(BrokenPipeError):  # the client is gone
                 asking.sendall(f"{code}\n".encode())
@@ -145,9 +145,9 @@ def _asked(asking: socket.socket) -> tuple[tuple[list[str], str, dict[str, str]]
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> None:
     """Become that program, and run it to its end."""
-    for number, one in enumerate(streams):
-        os.dup2(one, number)
-        os.close(one)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

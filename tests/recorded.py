@@ -48,14 +48,16 @@ class Digests:
 
     def add(self, kind: str, *results: object) -> None:
         """Take further results of a kind; each is what its ``repr`` says, and text as it is."""
-        found = self._hashes.setdefault(kind, hashlib.sha256())
+        digest = self._hashes.setdefault(kind, hashlib.sha256())
         self._counts[kind] = self._counts.get(kind, 0) + len(results)
-        for one in results:
-            found.update((one if isinstance(one, str) else repr(one)).encode("utf-8", "surrogatepass") + b"\0")
+        for result in results:
+            digest.update(
+                (result if isinstance(result, str) else repr(result)).encode("utf-8", "surrogatepass") + b"\0"
+            )
 
     def check(self, file_regression: FileRegressionFixture) -> None:
         """Compare with what is on file."""
-        lines = (f"{kind}: {self._counts[kind]} {found.hexdigest()[:12]}\n" for kind, found in self._hashes.items())
+        lines = (f"{kind}: {self._counts[kind]} {digest.hexdigest()[:12]}\n" for kind, digest in self._hashes.items())
         file_regression.check("".join(lines), encoding="utf-8")
 
 

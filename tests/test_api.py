@@ -108,11 +108,11 @@ def test_a_report_has_attributes_plain_data_and_rows(experiment: blis_tui.Experi
     report = blis_tui.run(experiment)
     assert report.requests.completed == 40
     assert report.latency.ttft_ms.p99 is not None
-    sections = [one.name for one in fields(Sections)]
+    sections = [field.name for field in fields(Sections)]
     assert list(report.to_dict()) == [
-        one.name
-        for one in fields(report)
-        if one.name not in (*sections, "lifecycle", "experiment", "step_models", "rows", "left_out")
+        field.name
+        for field in fields(report)
+        if field.name not in (*sections, "lifecycle", "experiment", "step_models", "rows", "left_out")
     ]
     assert len(report.rows) == 40
     assert report.rows[0].request_id == "request_0"
@@ -337,10 +337,10 @@ def test_a_snapshot_shows_everything_that_lives(experiment: blis_tui.Experiment)
     live = len(snapshot.in_transit) + len(instance.waiting) + len(instance.running)
     assert snapshot.arrived == live + snapshot.ended
     assert instance.running
-    assert sum(one.held_blocks for one in instance.running) == instance.kv.used_blocks > 0
+    assert sum(request.held_blocks for request in instance.running) == instance.kv.used_blocks > 0
     kv = instance.kv
     assert kv.used_blocks + kv.cached_free_blocks + kv.blank_blocks == kv.total_blocks
-    assert {one.phase for one in instance.running} <= {"prefill", "decode", "stalled"}
+    assert {request.phase for request in instance.running} <= {"prefill", "decode", "stalled"}
     assert simulation.digest() == before
 
 

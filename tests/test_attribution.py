@@ -101,7 +101,7 @@ def test_notice_and_header_name_where_coefficients_come_from() -> None:
         ("specs/latency/trained-physics.yaml", "defaults.yaml of BLIS", "github.com/inference-sim/inference-sim"),
         ("specs/latency/operators/", "aiconfigurator-core 0.12.0", "NVIDIA CORPORATION"),
     ):
-        assert [part for part in notice if all(one in part for one in (*words, licensed))] != []
+        assert [part for part in notice if all(word in part for word in (*words, licensed))] != []
     source, licence = of_header(shipped_specs() / "latency" / "trained-physics.yaml")
     assert "BLIS" in source
     assert "defaults.yaml" in source

@@ -28,9 +28,9 @@ def commands(page: Path) -> Iterator[str]:
         yield " ".join(line.split())
     for block in BLOCK.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
-            found = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?blis-tui( .*)?$", line)
-            if found:
-                yield (found[1] or "").strip()
+            match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?blis-tui( .*)?$", line)
+            if match:
+                yield (match[1] or "").strip()
 
 
 SHOWN: Final = [

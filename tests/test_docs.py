@@ -43,8 +43,8 @@ def test_what_it_names_in_a_module_is_defined_there() -> None:
 def test_modules_that_docstrings_name_exist() -> None:
     """Of a name such as ``results.stats``: rooms are also named as keys of documents are, so these are let pass."""
     package = ROOT / "blis_tui"
-    rooms = {one.name for one in package.iterdir() if (one / "__init__.py").exists()}
-    keys = set(re.findall(r'"(\w+)":', "".join(one.read_text() for one in (ROOT / "schemas").glob("*.json"))))
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    keys = set(re.findall(r'"(\w+)":', "".join(path.read_text() for path in (ROOT / "schemas").glob("*.json"))))
     wrong = [
         f"{path.relative_to(ROOT)}: {room}.{module}"
         for path in sorted(package.rglob("*.py"))

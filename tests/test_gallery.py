@@ -27,16 +27,16 @@ class Maker(Protocol):
 
     def names(self) -> list[str]: ...
     def drawn(self, name: str) -> Drawn: ...
-    def section(self, one: Drawn) -> str: ...
+    def section(self, drawn: Drawn) -> str: ...
     def digest_of(self, svg: str) -> str: ...
 
 
 def maker() -> Maker:
-    found = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs" / "make_gallery.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs" / "make_gallery.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return cast("Maker", module)
 
 
@@ -62,7 +62,7 @@ def test_every_experiment_has_a_picture_of_the_run_that_its_golden_is_of() -> No
 def test_pictures_and_page_are_what_the_maker_writes() -> None:
     page = MAKER.PAGE.read_text(encoding="utf-8")
     for name in ("gateway-queue", "autoscaling", "kv-pressure"):
-        one = MAKER.drawn(name)
-        assert (MAKER.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == one.svg
-        assert MAKER.section(one) in page
+        drawn = MAKER.drawn(name)
+        assert (MAKER.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == drawn.svg
+        assert MAKER.section(drawn) in page
     assert "at the gateway" in MAKER.drawn("gateway-queue").svg

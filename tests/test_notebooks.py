@@ -101,7 +101,7 @@ def test_jupyter_gives_the_same(path: Path) -> None:
     from docs.make_notebooks import executed  # noqa: PLC0415  (needs the extra)
 
     again = executed(path)
-    for (_, before), now in zip(cells(path), (one for one in again.cells if one.cell_type == "code"), strict=True):
+    for (_, before), now in zip(cells(path), (cell for cell in again.cells if cell.cell_type == "code"), strict=True):
         if before["metadata"].get("tags") != ["picture"]:
             # Lines are as long as the kernel's terminal is wide, and that varies.
             assert [one.split() for one in kept(before)] == [one.split() for one in kept(now)]

@@ -42,7 +42,7 @@ def build(folder: Path, source: Path = ROOT, *kinds: str) -> tuple[Path, ...]:
     command = [uv(), "build", "--offline", "--no-build-isolation", "--python", sys.executable]
     checked(*command, *kinds, "--out-dir", str(folder), str(source))
     return tuple(
-        sorted((path for path in folder.iterdir() if path.suffix in {".gz", ".whl"}), key=lambda one: one.suffix)
+        sorted((path for path in folder.iterdir() if path.suffix in {".gz", ".whl"}), key=lambda path: path.suffix)
     )
 
 
@@ -84,7 +84,7 @@ def with_borrowed(folder: Path, *needed: str) -> Path:
 def _share_bytecode(real: Path, link: Path) -> None:
     """If bytecode is kept by the paths of the sources, reuse it for the other path instead of compiling again."""
     if sys.pycache_prefix is not None and real.is_dir():
-        kept, other = (Path(sys.pycache_prefix, one.relative_to(one.anchor)) for one in (real, link))
+        kept, other = (Path(sys.pycache_prefix, path.relative_to(path.anchor)) for path in (real, link))
         kept.mkdir(parents=True, exist_ok=True)
         other.parent.mkdir(parents=True, exist_ok=True)
         other.symlink_to(kept)

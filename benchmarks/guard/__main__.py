@@ -36,8 +36,8 @@ def _compare(names: list[str], *, everything: bool) -> int:
                 print(f"{key:34} {anchors[key]:>12,.0f} {now:>12,.0f}  {now / max(anchors[key], 1):6.3f}")
         wrong = figures.over(counted)
         found += len(wrong)
-        for one in wrong:
-            print(f"OVER {one}")
+        for over in wrong:
+            print(f"OVER {over}")
     print("nothing is far above the anchor" if not found else f"{found} figures far above their anchor")
     return found
 

@@ -54,7 +54,7 @@ def _escaped(text: str) -> str:
     """Escape characters that a terminal acts on; ``json`` has escaped those below the blank already."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return control_characters().sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)
+    return control_characters().sub(lambda match: match[0] if match[0] == "\n" else _escape(match[0]), text)
 
 
 def _escape(char: str) -> str:

@@ -57,7 +57,7 @@ def _dataclass(
         setattr(cls, _FIELDS, fields)
         setattr(cls, _PARAMETERS, _FROZEN if frozen else _OPEN)
         if "__match_args__" not in cls.__dict__:
-            names = [one.name for one in fields.values() if one.init and not one.kw_only]
+            names = [field.name for field in fields.values() if field.init and not field.kw_only]
             setattr(cls, "__match_args__", tuple(names))  # noqa: B010  (mypy rejects the assignment)
         if slots:
             cls = _with_slots(cls, tuple(fields))
@@ -137,19 +137,19 @@ def _fields(cls: type, *, kw_only: bool) -> dict[str, Field[object]]:
 
 def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[object]:
     default = cls.__dict__.get(name, MISSING)
-    one: Field[object] = default if isinstance(default, Field) else dataclasses.field(default=default)
-    one.name, one.type = name, annotation
-    one._field_type = _FIELD  # type: ignore[attr-defined]  # noqa: SLF001  (`fields` looks for it)
-    if one.kw_only is MISSING:
-        one.kw_only = kw_only
-    if one.default.__class__.__hash__ is None:
-        raise ValueError(f"mutable default {type(one.default)} for field {name} is not allowed: use default_factory")
+    field: Field[object] = default if isinstance(default, Field) else dataclasses.field(default=default)
+    field.name, field.type = name, annotation
+    field._field_type = _FIELD  # type: ignore[attr-defined]  # noqa: SLF001  (`fields` looks for it)
+    if field.kw_only is MISSING:
+        field.kw_only = kw_only
+    if field.default.__class__.__hash__ is None:
+        raise ValueError(f"mutable default {type(field.default)} for field {name} is not allowed: use default_factory")
     if isinstance(default, Field):
-        if one.default is MISSING:
+        if field.default is MISSING:
             delattr(cls, name)
         else:
-            setattr(cls, name, one.default)
-    return one
+            setattr(cls, name, field.default)
+    return field
 
 
 def _with_slots(cls: type, names: tuple[str, ...]) -> type:
@@ -180,18 +180,18 @@ def _init(cls: type) -> Method:
         made += 1
         given, left = kwargs, len(args) + len(kwargs) if made <= _UNCOMPILED else -1
         if args:
-            names = [one.name for one in fields if one.init and not one.kw_only]
+            names = [field.name for field in fields if field.init and not field.kw_only]
             given = dict(zip(names, args, strict=False)) | kwargs
-        for one in fields if left >= 0 else ():
-            name = one.name
-            if one.init and name in given:
+        for field in fields if left >= 0 else ():
+            name = field.name
+            if field.init and name in given:
                 left -= 1
                 put(self, name, given[name])
-            elif one.default is not MISSING:
-                put(self, name, one.default)
-            elif one.default_factory is not MISSING:
-                put(self, name, one.default_factory())
-            elif one.init:  # the argument is missing
+            elif field.default is not MISSING:
+                put(self, name, field.default)
+            elif field.default_factory is not MISSING:
+                put(self, name, field.default_factory())
+            elif field.init:  # the argument is missing
                 left = -1
         if left:  # wrong arguments, for which this raises; or compiling pays from now on
             compiled = _compiled_init(cls)
@@ -209,18 +209,18 @@ def _compiled_init(cls: type) -> Method:
     known: dict[str, object] = {"__name__": cls.__module__, "_set": object.__setattr__, "_FACTORY": _FACTORY}
     parameters: tuple[list[str], list[str]] = ([], [])
     lines = []
-    for one in fields:
-        name = one.name
-        parameter, value = name, name if one.init else ""
-        if one.default is not MISSING:
-            known[f"_default_{name}"] = one.default
+    for field in fields:
+        name = field.name
+        parameter, value = name, name if field.init else ""
+        if field.default is not MISSING:
+            known[f"_default_{name}"] = field.default
             parameter, value = f"{name}=_default_{name}", value or f"_default_{name}"
-        elif one.default_factory is not MISSING:
-            known[f"_make_{name}"] = one.default_factory
+        elif field.default_factory is not MISSING:
+            known[f"_make_{name}"] = field.default_factory
             made = f"_make_{name}()"
             parameter, value = f"{name}=_FACTORY", f"{made} if {name} is _FACTORY else {name}" if value else made
-        if one.init:
-            parameters[one.kw_only is True].append(parameter)
+        if field.init:
+            parameters[field.kw_only is True].append(parameter)
         if not value:  # `__post_init__` sets it
             continue
         if not frozen:
@@ -243,20 +243,20 @@ def _compiled_init(cls: type) -> Method:
 
 @recursive_repr()
 def _repr(self: object) -> str:
-    shown = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)  # type: ignore[arg-type]
+    shown = (f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)  # type: ignore[arg-type]
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _values(fields: Iterable[Field[object]]) -> Callable[[object], object]:
     """Return a getter of these fields' values as a tuple."""
-    names = [one.name for one in fields]
+    names = [field.name for field in fields]
     if len(names) > 1:
         return attrgetter(*names)
     return lambda one: tuple(getattr(one, name) for name in names)
 
 
 def _comparisons(fields: Iterable[Field[object]], *, frozen: bool, order: bool) -> dict[str, Method | None]:
-    compared = [one for one in fields if one.compare]
+    compared = [field for field in fields if field.compare]
     values = _values(compared)
     methods: dict[str, Method | None] = {"__hash__": None}
 
@@ -265,7 +265,7 @@ def _comparisons(fields: Iterable[Field[object]], *, frozen: bool, order: bool) 
 
     methods["__eq__"] = __eq__
     if frozen:
-        hashed = [one for one in fields if (one.compare if one.hash is None else one.hash)]
+        hashed = [field for field in fields if (field.compare if field.hash is None else field.hash)]
         key = values if hashed == compared else _values(hashed)
         methods["__hash__"] = lambda self: hash(key(self))
     if order:

@@ -472,43 +472,56 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     What several pools inherit is written once, so that the same words about the same place are one diagnostic.
     """
     unique: dict[tuple[object, ...], Diagnostic] = {}
-    for one in diagnostics:
-        place = (one.line, one.column) if one.line else one.path
-        known = unique.setdefault((one.file, place, one.code, one.message), one)
-        if len(one.path) < len(known.path):
-            unique[one.file, place, one.code, one.message] = one
-    return sorted(unique.values(), key=lambda one: (one.file, one.line, one.column, one.code, one.message))
+    for diagnostic in diagnostics:
+        place = (diagnostic.line, diagnostic.column) if diagnostic.line else diagnostic.path
+        known = unique.setdefault((diagnostic.file, place, diagnostic.code, diagnostic.message), diagnostic)
+        if len(diagnostic.path) < len(known.path):
+            unique[diagnostic.file, place, diagnostic.code, diagnostic.message] = diagnostic
+    return sorted(
+        unique.values(),
+        key=lambda diagnostic: (
+            diagnostic.file,
+            diagnostic.line,
+            diagnostic.column,
+            diagnostic.code,
+            diagnostic.message,
+        ),
+    )
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, limit: int | None = MAX_SHOWN) -> str:
     """Render diagnostics for people; beyond ``limit`` only their number is given; None = there is no limit."""
-    parts = [_render_one(one) for one in diagnostics[:limit]]
+    parts = [_render_one(diagnostic) for diagnostic in diagnostics[:limit]]
     hidden = len(diagnostics) - len(parts)
     if hidden > 0:
         parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}: `blis-tui check --all` shows them")
     return "\n\n".join(parts)
 
 
-def _render_one(one: Diagnostic) -> str:
-    lines = [f"{one.severity}[{one.code}]: {printable(one.message)}"]
-    file = printable(one.file)
-    place = f"{file}:{one.line}:{one.column}" if one.line and not one.file.startswith("--") else file
-    gutter = " " * len(str(one.line)) if one.line else " "
-    lines.append(f"{gutter}--> {place}" + (f"  ({printable(one.path)})" if one.path else ""))
-    if one.source_line.strip():
-        text, start, width = _marked(one)
+def _render_one(diagnostic: Diagnostic) -> str:
+    lines = [f"{diagnostic.severity}[{diagnostic.code}]: {printable(diagnostic.message)}"]
+    file = printable(diagnostic.file)
+    place = (
+        f"{file}:{diagnostic.line}:{diagnostic.column}"
+        if diagnostic.line and not diagnostic.file.startswith("--")
+        else file
+    )
+    gutter = " " * len(str(diagnostic.line)) if diagnostic.line else " "
+    lines.append(f"{gutter}--> {place}" + (f"  ({printable(diagnostic.path)})" if diagnostic.path else ""))
+    if diagnostic.source_line.strip():
+        text, start, width = _marked(diagnostic)
         lines.append(f"{gutter} |")
-        lines.append(f"{one.line} | {text}")
+        lines.append(f"{diagnostic.line} | {text}")
         lines.append(f"{gutter} | {' ' * start}{'^' * width}")
-    lines += [f"{gutter} = note: {printable(note)}" for note in one.notes]
-    if one.help:
-        lines.append(f"{gutter} = help: {printable(one.help)}")
+    lines += [f"{gutter} = note: {printable(note)}" for note in diagnostic.notes]
+    if diagnostic.help:
+        lines.append(f"{gutter} = help: {printable(diagnostic.help)}")
     return "\n".join(lines)
 
 
-def _marked(one: Diagnostic) -> tuple[str, int, int]:
+def _marked(diagnostic: Diagnostic) -> tuple[str, int, int]:
     """Return the source line as shown, and the terminal column and width of its mark."""
-    line, start, end = one.source_line, one.column - 1, one.end_column - 1
+    line, start, end = diagnostic.source_line, diagnostic.column - 1, diagnostic.end_column - 1
     if len(line) > _MAX_LINE:
         left = max(0, min(start - 20, len(line) - _MAX_LINE))
         line = line[left : left + _MAX_LINE]
@@ -563,7 +576,7 @@ def _note(same: Sequence[TraceProblem]) -> str:
 
 def _lines(problems: Sequence[TraceProblem]) -> str:
     """Return the first few line numbers of some problems, and how many more there are."""
-    numbers = [f"{one.line}" for one in problems[:_MAX_NUMBERS]]
+    numbers = [f"{problem.line}" for problem in problems[:_MAX_NUMBERS]]
     more = f" and {len(problems) - _MAX_NUMBERS} more" if len(problems) > _MAX_NUMBERS else ""
     return f"in line{'' if len(problems) == 1 else 's'} {', '.join(numbers)}{more}"
 

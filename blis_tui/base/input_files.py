@@ -115,7 +115,7 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
 def _meant(missing: Path) -> str | None:
     """Return a hint at the file that was probably meant, beside the one that is missing; None = there is none."""
     try:
-        beside = sorted(one.name for one in missing.parent.iterdir())
+        beside = sorted(path.name for path in missing.parent.iterdir())
     except OSError:
         return f"there is no folder {missing.parent}"
     near = get_close_matches(missing.name, beside, n=1, cutoff=_ALIKE)
@@ -162,7 +162,7 @@ def parse_json(text: str | bytes) -> object:
     except ValueError as error:  # Python reads integers of up to 4,300 digits
         raise ValueError("it has a number with too many digits") from error
     # Not a number, and infinities, are not between the bounds either.
-    if [one for one in _scalars(value) if isinstance(one, int | float) and not -_ENDLESS < one < _ENDLESS]:
+    if [scalar for scalar in _scalars(value) if isinstance(scalar, int | float) and not -_ENDLESS < scalar < _ENDLESS]:
         raise ValueError(next(_wrong_numbers(value, "")))
     if _may_have_half_characters(text):
         try:
@@ -199,7 +199,11 @@ def _scalars(value: object) -> list[object]:
         scalars += level if not containers else [one for one in level if not isinstance(one, dict | list)]
         if not containers:
             return scalars
-        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+        level = [
+            inner
+            for container in containers
+            for inner in (container.values() if isinstance(container, dict) else container)
+        ]
     raise ValueError(_TOO_DEEP)
 
 

@@ -91,9 +91,9 @@ class Document:
             return self.values[path]
         for length in range(len(path) - 1, -1, -1):
             enclosing = path[:length]
-            found = self.keys.get(enclosing) or self.values.get(enclosing)
-            if found is not None:
-                return found
+            location = self.keys.get(enclosing) or self.values.get(enclosing)
+            if location is not None:
+                return location
         return Location(self.source, Span(1, 1, 2))
 
     def get(self, *path: str | int) -> Json:
@@ -155,9 +155,9 @@ def copied(value: Json) -> Json:
     return value
 
 
-def equal(one: Json, other: Json) -> bool:
+def equal(json: Json, other: Json) -> bool:
     """Return whether two plain values are equal; a bool never equals a number."""
-    return isinstance(one, bool) is isinstance(other, bool) and one == other
+    return isinstance(json, bool) is isinstance(other, bool) and json == other
 
 
 def as_map(value: Json) -> dict[str, Json]:

@@ -125,7 +125,7 @@ class Printed:
     def lines(self) -> tuple[str, ...]:
         """Return the lines kept, the oldest first, sanitized for a terminal."""
         with self._lock:
-            return tuple(printable(one) for one in self._lines)
+            return tuple(printable(line) for line in self._lines)
 
     def take(self) -> str:
         """Return the lines kept, as one text, and clear them."""
@@ -133,7 +133,7 @@ class Printed:
         with self._lock:
             self._lines.clear()
             self._open = False
-        return "".join(f"{one}\n" for one in lines)
+        return "".join(f"{line}\n" for line in lines)
 
 
 class Stream(TextIOBase):

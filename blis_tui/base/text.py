@@ -91,7 +91,7 @@ def escaped(text: str) -> str:
     """Write dangerous characters of a name as escapes of Python, so that different names stay different."""
     if text.isascii() and text.isprintable():
         return text
-    return control_characters().sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return control_characters().sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def printable_lines(text: str) -> str:
@@ -100,7 +100,7 @@ def printable_lines(text: str) -> str:
     if shown.isascii() and shown.isprintable():
         return text
     return control_characters().sub(
-        lambda found: found[0] if found[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n")
+        lambda match: match[0] if match[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n")
     )
 
 

@@ -37,7 +37,7 @@ def span_text(us: int) -> str:
 
 def with_spans(text: str) -> str:
     """Format durations in microseconds within a text as ``span_text`` does: ``expired after 3.00 s``."""
-    return _MICROSECONDS.sub(lambda found: span_text(int(found[1].replace(",", ""))), text)
+    return _MICROSECONDS.sub(lambda match: span_text(int(match[1].replace(",", ""))), text)
 
 
 def _three_digits(value: float) -> str:

@@ -234,7 +234,7 @@ def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None
     if place.time_us is not None and place.time_us > end_us:
         raise click.UsageError(f"--at: the run ends at {time_text(end_us)}")
     if place.request is not None and not any(
-        isinstance(one, Arrived) and one.request_id == place.request for one in record_stream(experiment)
+        isinstance(record, Arrived) and record.request_id == place.request for record in record_stream(experiment)
     ):
         raise click.UsageError(f"--at: the run has no request `{printable(place.request)}`")
 

@@ -170,7 +170,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
     runs: dict[str, Pairs]
     found = expected = None
     with atomic_files() as opened:  # a file that cannot be written is told before the fit, which takes long
-        output, html = (opened.text(one) if one else None for one in written.files().values())
+        output, html = (opened.text(file) if file else None for file in written.files().values())
         if asked.compare:
             runs, expected = judged(data)
         else:
@@ -206,13 +206,13 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
     require_different_files({"--collect": collect})
     load(spec, overrides=overrides)  # notes the input files that it names
     require_no_overwrite({"--collect": collect})
-    found = collection(spec, overrides, loads)
-    write_text(collect, collection_text(spec, overrides, found, Path(collect)))
+    plan = collection(spec, overrides, loads)
+    write_text(collect, collection_text(spec, overrides, plan, Path(collect)))
     lines = [
-        f"{case_name(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in found.loads
+        f"{case_name(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in plan.loads
     ]
     print_text(
-        "\n".join(fill(line, 100) for line in [*lines, *accuracy_sentences(found), printable(f"wrote {collect}")])
+        "\n".join(fill(line, 100) for line in [*lines, *accuracy_sentences(plan), printable(f"wrote {collect}")])
     )
 
 

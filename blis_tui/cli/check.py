@@ -185,16 +185,16 @@ def _check_cases(document: Document, experiment: Resolved) -> tuple[int, int]:
     from blis_tui.study.figures import require_expected  # noqa: PLC0415
 
     trace = experiment.trace_path
-    found = check_cases(
+    checked_cases = check_cases(
         document,
-        {one.name: parse_overrides(one.assignments) for one in cases.values()},
+        {case.name: parse_overrides(case.assignments) for case in cases.values()},
         plugins=experiment.plugins,
         trace_bytes=0 if trace is None else trace.stat().st_size,
         also=require_expected,
     )
-    if found.diagnostics:
-        raise SpecError(found.diagnostics)
-    return len(cases), found.count
+    if checked_cases.diagnostics:
+        raise SpecError(checked_cases.diagnostics)
+    return len(cases), checked_cases.count
 
 
 def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
@@ -370,7 +370,7 @@ def as_json(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) -> 
             "cases": outcome.cases,
             "cases_checked": outcome.cases_checked,
             "unreadable": outcome.unreadable,
-            "diagnostics": [asdict(one) for one in outcome.diagnostics],
+            "diagnostics": [asdict(diagnostic) for diagnostic in outcome.diagnostics],
         }
         for outcome in outcomes
     ]
@@ -383,20 +383,20 @@ def as_junit(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) ->
     """Return a JUnit report: a test case for each document and policy."""
     from xml.etree import ElementTree as ET  # noqa: PLC0415  (the other formats need none)
 
-    failures = sum(bool(one.diagnostics) for one in outcomes) + sum(bool(one.code) for one in policies or ())
+    failures = sum(bool(outcome.diagnostics) for outcome in outcomes) + sum(bool(one.code) for one in policies or ())
     counts = {
         "tests": str(len(outcomes) + len(policies or ())),
         "failures": str(failures),
-        "errors": str(sum(bool(one.unreadable) for one in outcomes)),
+        "errors": str(sum(bool(outcome.unreadable) for outcome in outcomes)),
     }
     suite = ET.Element("testsuite", {"name": "blis-tui check", **counts})
-    for one in outcomes:
-        case = ET.SubElement(suite, "testcase", {"classname": "document", "name": _xml(one.file)})
-        if one.unreadable:
-            ET.SubElement(case, "error", {"message": _xml(one.unreadable)}).text = _xml(one.unreadable)
-        elif one.diagnostics:
-            text = _xml(render_text(one.diagnostics, limit=None))
-            ET.SubElement(case, "failure", {"message": _xml(one.diagnostics[0].message)}).text = text
+    for outcome in outcomes:
+        case = ET.SubElement(suite, "testcase", {"classname": "document", "name": _xml(outcome.file)})
+        if outcome.unreadable:
+            ET.SubElement(case, "error", {"message": _xml(outcome.unreadable)}).text = _xml(outcome.unreadable)
+        elif outcome.diagnostics:
+            text = _xml(render_text(outcome.diagnostics, limit=None))
+            ET.SubElement(case, "failure", {"message": _xml(outcome.diagnostics[0].message)}).text = text
     for policy in policies or ():
         case = ET.SubElement(suite, "testcase", {"classname": policy.point, "name": _xml(policy.name)})
         if policy.code:
@@ -415,12 +415,12 @@ def _xml(text: str) -> str:
 
 def as_sarif(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) -> str:
     """Return a SARIF 2.1.0 log: a result for each problem, a notification for each document that was not read."""
-    found = [one for outcome in outcomes for one in outcome.diagnostics]
-    failed = [one for one in policies or () if one.code]
-    rules = [_rule(code) for code in sorted({one.code for one in found})]
+    found = [diagnostic for outcome in outcomes for diagnostic in outcome.diagnostics]
+    failed = [policy for policy in policies or () if policy.code]
+    rules = [_rule(code) for code in sorted({diagnostic.code for diagnostic in found})]
     rules += [{"id": rule} for rule in sorted({_rule_of(one) for one in failed})]
     index = {str(rule["id"]): at for at, rule in enumerate(rules)}
-    results = [_result(one, index[one.code]) for one in found]
+    results = [_result(diagnostic, index[diagnostic.code]) for diagnostic in found]
     results += [
         {
             "ruleId": _rule_of(one),
@@ -430,7 +430,7 @@ def as_sarif(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) ->
         }
         for one in failed
     ]
-    notes = [{"level": "error", "message": {"text": one.unreadable}} for one in outcomes if one.unreadable]
+    notes = [{"level": "error", "message": {"text": outcome.unreadable}} for outcome in outcomes if outcome.unreadable]
     run = {
         "tool": {"driver": {"name": "blis-tui", "version": __version__, "rules": rules}},
         "columnKind": "unicodeCodePoints",
@@ -454,13 +454,19 @@ def _rule_of(policy: Checked) -> str:
     return f"policy-{policy.verdict.partition(':')[0].replace(' ', '-')}"
 
 
-def _result(one: Diagnostic, rule: int) -> dict[str, object]:
-    message = "\n".join([one.message, *one.notes, *([f"help: {one.help}"] if one.help else [])])
-    place: dict[str, object] = {"artifactLocation": {"uri": _uri(one.file)}}
-    if one.line:
-        place["region"] = {"startLine": one.line, "startColumn": one.column, "endColumn": one.end_column}
+def _result(diagnostic: Diagnostic, rule: int) -> dict[str, object]:
+    message = "\n".join(
+        [diagnostic.message, *diagnostic.notes, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
+    )
+    place: dict[str, object] = {"artifactLocation": {"uri": _uri(diagnostic.file)}}
+    if diagnostic.line:
+        place["region"] = {
+            "startLine": diagnostic.line,
+            "startColumn": diagnostic.column,
+            "endColumn": diagnostic.end_column,
+        }
     return {
-        "ruleId": one.code,
+        "ruleId": diagnostic.code,
         "ruleIndex": rule,
         "level": "error",
         "message": {"text": message},

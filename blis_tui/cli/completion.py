@@ -87,7 +87,7 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
         paths = {key.dotted: key.description for key in keys if not key.children or key.document}
         return _items(((f"{name}=", about) for name, about in paths.items()), incomplete)
     found = [key for key in root("Experiment").walk() if key.dotted == path]
-    words = {one.value: one.description for key in found for one in key.choices}
+    words = {choice.value: choice.description for key in found for choice in key.choices}
     if any(key.type == "true or false" for key in found):
         words |= {"true": "", "false": ""}
     for key in found:
@@ -127,11 +127,14 @@ def subjects(context: click.Context, parameter: click.Parameter, incomplete: str
     """Complete what ``explain`` accepts: codes, warnings, records, terms, and paths of keys."""
     from blis_tui.spec.subjects import names  # noqa: PLC0415  (only when TAB is pressed)
 
-    found = keys(context, parameter, incomplete)
+    completions = keys(context, parameter, incomplete)
     if not context.params.get("kind"):
         known = tuple(names())
-        found = [*_items(known, incomplete.upper() if incomplete.lower().startswith("blis") else incomplete), *found]
-    return found
+        completions = [
+            *_items(known, incomplete.upper() if incomplete.lower().startswith("blis") else incomplete),
+            *completions,
+        ]
+    return completions
 
 
 def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:

@@ -109,10 +109,12 @@ def _print_edited(file: Path, changed: _Changed, *, as_json: bool) -> bool:
             raise InputError(
                 f"{file} was not valid in git's last commit: {problem.message}", help=problem.help
             ) from None
-    found = experiment_differences(before, now)
-    lines = [printable(line).rstrip() for line in document_lines(found, same=True)]
-    print_text(to_json([one.to_dict() for one in found]) if as_json else "\n".join(lines) + "\n", nl=False)
-    return bool(found)
+    differences = experiment_differences(before, now)
+    lines = [printable(line).rstrip() for line in document_lines(differences, same=True)]
+    print_text(
+        to_json([difference.to_dict() for difference in differences]) if as_json else "\n".join(lines) + "\n", nl=False
+    )
+    return bool(differences)
 
 
 def _meaning(file: Path, changed: _Changed) -> dict[str, Json]:
@@ -172,4 +174,4 @@ _AS_THEY_ARE: Final = "saved results are compared as they are: --set and --seed 
 
 
 def _sets_seed(overrides: tuple[str, ...]) -> bool:
-    return any(one.partition("=")[0] == "seed" for one in overrides)
+    return any(override.partition("=")[0] == "seed" for override in overrides)

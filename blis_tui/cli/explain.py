@@ -42,6 +42,6 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
     else:
         found = [everything() if kind is None else all_keys(kind.capitalize(), known)]
     if output_format == "json":
-        print_text(to_json(found[0].data if len(found) == 1 else [one.data for one in found]), nl=False)
+        print_text(to_json(found[0].data if len(found) == 1 else [subject.data for subject in found]), nl=False)
     else:
-        print_text("\n".join(one.text for one in found), nl=False)
+        print_text("\n".join(subject.text for subject in found), nl=False)

@@ -142,12 +142,12 @@ class _Session:
     def _forget_gone(self) -> None:
         """Ask no more about tests whose experiment is gone or invalid."""
         there = {test.files.name for test in self._watched.tests}
-        self._undecided = {name: one for name, one in self._undecided.items() if name in there}
+        self._undecided = {name: verdict for name, verdict in self._undecided.items() if name in there}
 
     def tell(self, verdicts: Iterable[Verdict]) -> None:
         """Show what is known without a run."""
-        for one in verdicts:
-            self._show(one)
+        for verdict in verdicts:
+            self._show(verdict)
 
     def run(self, tests: Iterable[WatchedTest]) -> None:
         """Run tests; show each verdict, then the first new result that waits."""

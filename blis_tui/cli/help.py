@@ -77,16 +77,16 @@ class Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with ``--help-all`` behind ``--help`` where something is left out."""
-        found = super().get_params(ctx)
-        return [*found, help_all()] if _rare(ctx) else found
+        parameters = super().get_params(ctx)
+        return [*parameters, help_all()] if _rare(ctx) else parameters
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, or those that are not rare and how many more there are."""
-        params = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         rare = frozenset() if asks_for_all(ctx) else _rare(ctx)
-        shown = [one for one in params if not rare & {*one.opts}]
+        shown = [param for param in params if not rare & {*param.opts}]
         with formatter.section("Options"):
-            formatter.write_dl([record for one in shown if (record := one.get_help_record(ctx))])
+            formatter.write_dl([record for option in shown if (record := option.get_help_record(ctx))])
         if rare:
             left = len(params) - len(shown)
             formatter.write(f"\n  {left} more option{'s' * (left > 1)}: {ctx.command_path} {ALL}\n")

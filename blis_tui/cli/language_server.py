@@ -75,59 +75,66 @@ def diagnostics_of(document: TextDocument) -> list[types.Diagnostic]:
     try:
         check_document(parse(Source(document.uri, document.source, directory_of(document))))
     except (SpecError, TraceError) as error:
-        found = error.diagnostics
-        return [_placed(document, one, _message(one, here=one.file == document.uri)) for one in found]
+        diagnostics = error.diagnostics
+        return [
+            _placed(document, diagnostic, _message(diagnostic, here=diagnostic.file == document.uri))
+            for diagnostic in diagnostics
+        ]
     except InputError as error:
         return [_placed(document, None, str(error))]
     return []
 
 
-def _message(one: Diagnostic, *, here: bool) -> str:
-    where = "" if here else f"{one.file}:{one.line}: "
-    return "\n".join([f"{where}{one.message}", *one.notes, *([f"help: {one.help}"] if one.help else [])])
+def _message(diagnostic: Diagnostic, *, here: bool) -> str:
+    where = "" if here else f"{diagnostic.file}:{diagnostic.line}: "
+    return "\n".join(
+        [f"{where}{diagnostic.message}", *diagnostic.notes, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
+    )
 
 
-def _placed(document: TextDocument, one: Diagnostic | None, message: str) -> types.Diagnostic:
+def _placed(document: TextDocument, diagnostic: Diagnostic | None, message: str) -> types.Diagnostic:
     """Return a problem at its place; one of another file, or of none, is shown on the first line."""
     line, start, end = (0, 0, 0)
-    if one is not None and one.line and one.file == document.uri:
-        line, start, end = one.line - 1, one.column - 1, one.end_column - 1
+    if diagnostic is not None and diagnostic.line and diagnostic.file == document.uri:
+        line, start, end = diagnostic.line - 1, diagnostic.column - 1, diagnostic.end_column - 1
     place = types.Range(types.Position(line, start), types.Position(line, max(end, start + 1)))
     return types.Diagnostic(
         range=document.position_codec.range_to_client_units(document.lines, place),
         message=message,
         severity=types.DiagnosticSeverity.Error,
-        code=None if one is None else one.code,
+        code=None if diagnostic is None else diagnostic.code,
         source="blis-tui",
-        data=None if one is None else [int(step) if step.isdecimal() else step for step in one.path.split(".") if step],
+        data=None
+        if diagnostic is None
+        else [int(step) if step.isdecimal() else step for step in diagnostic.path.split(".") if step],
     )
 
 
 def completions_of(document: TextDocument, position: types.Position) -> list[types.CompletionItem]:
     """Return the keys, or the values of a key, that may be written at a place."""
     place = document.position_codec.position_from_client_units(document.lines, position)
-    found = cursor_at(lines_of(document), place.line, place.character) if is_ours(document) else None
-    if found is None:
+    cursor = cursor_at(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if cursor is None:
         return []
-    start = types.Position(place.line, found.column)
+    start = types.Position(place.line, cursor.column)
     end = types.Position(place.line, place.character)
     replaced = document.position_codec.range_to_client_units(document.lines, types.Range(start, end))
-    if found.key:
-        items = _values(found, found.keys(found.key), directory_of(document))
+    if cursor.key:
+        items = _values(cursor, cursor.keys(cursor.key), directory_of(document))
     else:
-        items = [_key_item(name, key) for name, key in found.names().items()]
-        if not items and found.path:  # an entry of a list of words
-            items = _values(found, _last_keys(found), directory_of(document))
+        items = [_key_item(name, key) for name, key in cursor.names().items()]
+        if not items and cursor.path:  # an entry of a list of words
+            items = _values(cursor, _last_keys(cursor), directory_of(document))
     for at, item in enumerate(items):
         item.text_edit = types.TextEdit(replaced, item.insert_text or item.label)
         item.sort_text = f"{at:04}"
     return items
 
 
-def _last_keys(found: Cursor) -> list[Key]:
+def _last_keys(cursor: Cursor) -> list[Key]:
     """Return the keys whose value is the list or map around the cursor."""
-    *outer, name = found.path
-    return replace(found, path=tuple(outer)).keys(name)
+    *outer, name = cursor.path
+    return replace(cursor, path=tuple(outer)).keys(name)
 
 
 def _key_item(name: str, key: Key) -> types.CompletionItem:
@@ -151,11 +158,11 @@ def _facts(key: Key) -> str:
 def _about(key: Key) -> str:
     """Return what ``explain`` says of a key, in Markdown."""
     title = f"**{key.dotted}** — {_facts(key)}"
-    choices = "\n".join(f"- `{one.value}` {one.description}".rstrip() for one in key.choices)
+    choices = "\n".join(f"- `{choice.value}` {choice.description}".rstrip() for choice in key.choices)
     return "\n\n".join(part for part in (title, key.description, choices) if part)
 
 
-def _values(found: Cursor, keys: list[Key], directory: Path) -> list[types.CompletionItem]:
+def _values(cursor: Cursor, keys: list[Key], directory: Path) -> list[types.CompletionItem]:
     """Return what a key accepts: words, names of documents, its default."""
     items: dict[str, types.CompletionItem] = {}
 
@@ -168,7 +175,7 @@ def _values(found: Cursor, keys: list[Key], directory: Path) -> list[types.Compl
         if "true or false" in key.type:
             for word in ("true", "false"):
                 add(word, "", types.CompletionItemKind.Keyword)
-        if kind := _document_kind(found, key):
+        if kind := _document_kind(cursor, key):
             for entry in entries(directory):
                 if entry.kind == kind:
                     add(entry.name, description(entry.path), types.CompletionItemKind.File)
@@ -180,11 +187,11 @@ def _values(found: Cursor, keys: list[Key], directory: Path) -> list[types.Compl
     return list(items.values())
 
 
-def _document_kind(found: Cursor, key: Key) -> str:
+def _document_kind(cursor: Cursor, key: Key) -> str:
     """Return the kind of document that a key names; empty = it names none."""
     if key.path in (("extends",), ("experiment",)):
         return "Experiment"
-    return key.document or ("" if found.kind != "Study" or key.name != "experiment" else "Experiment")
+    return key.document or ("" if cursor.kind != "Study" or key.name != "experiment" else "Experiment")
 
 
 def hover_of(document: TextDocument, position: types.Position) -> types.Hover | None:
@@ -196,7 +203,7 @@ def hover_of(document: TextDocument, position: types.Position) -> types.Hover | 
     cursor, name, word = found
     keys = cursor.keys(name)
     text = "\n\n---\n\n".join(_about(key) for key in keys)
-    if word and any(word == one.value for key in keys for one in (*key.choices, *key.discriminator)):
+    if word and any(word == choice.value for key in keys for choice in (*key.choices, *key.discriminator)):
         text = _explained(word) or text
     elif word and name == "metric":
         text = _explained(word)
@@ -207,7 +214,7 @@ def hover_of(document: TextDocument, position: types.Position) -> types.Hover | 
 
 def _explained(word: str) -> str:
     try:
-        return "\n\n".join(f"```text\n{one.text.rstrip()}\n```" for one in subjects(word))
+        return "\n\n".join(f"```text\n{subject.text.rstrip()}\n```" for subject in subjects(word))
     except BlisError:
         return ""
 
@@ -230,15 +237,17 @@ def definition_of(document: TextDocument, position: types.Position) -> types.Loc
 
 def actions_of(document: TextDocument, problems: Iterable[types.Diagnostic]) -> Iterator[types.CodeAction]:
     """Yield quick fixes: the edits that a problem's help names."""
-    for one in problems:
-        help_text = next((line[6:] for line in one.message.splitlines() if line.startswith("help: ")), "")
-        path = tuple(one.data) if isinstance(one.data, list | tuple) else ()
-        for fix in fixes(document.source, one.message.splitlines()[0], help_text, _text_at(document, one.range), path):
-            edit = types.TextEdit(one.range if fix.at < 0 else _range_at(document, fix.at), fix.text)
+    for problem in problems:
+        help_text = next((line[6:] for line in problem.message.splitlines() if line.startswith("help: ")), "")
+        path = tuple(problem.data) if isinstance(problem.data, list | tuple) else ()
+        for fix in fixes(
+            document.source, problem.message.splitlines()[0], help_text, _text_at(document, problem.range), path
+        ):
+            edit = types.TextEdit(problem.range if fix.at < 0 else _range_at(document, fix.at), fix.text)
             yield types.CodeAction(
                 title=fix.title,
                 kind=types.CodeActionKind.QuickFix,
-                diagnostics=[one],
+                diagnostics=[problem],
                 edit=types.WorkspaceEdit(changes={document.uri: [edit]}),
             )
 
@@ -325,8 +334,8 @@ def _check_what_is_written(made: LanguageServer) -> None:
     async def publish(uri: str) -> None:
         await asyncio.sleep(_SETTLE_S)
         document = made.workspace.get_text_document(uri)
-        found = diagnostics_of(document)
-        made.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
+        diagnostics = diagnostics_of(document)
+        made.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, document.version))
 
     def check(uri: str) -> None:
         if uri in waiting:

@@ -98,7 +98,7 @@ def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> 
 
     A field without an option keeps its default.
     """
-    parts = [one.name for one in fields(kind)]
+    parts = [field.name for field in fields(kind)]
 
     def mark(command: _Command) -> _Command:
         @wraps(command)

@@ -260,7 +260,7 @@ def plan(
     if written.strict and lost:
         sys.exit(ExitCode.CHECK_FAILED)
     if found.best is None:
-        unknown = any(one.not_known for one in found.candidates)
+        unknown = any(candidate.not_known for candidate in found.candidates)
         why = f"?     no answer with a confidence of {found.question.confidence} is known"
         tell(why if unknown else "FAIL  nothing that was tried meets all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
@@ -280,7 +280,7 @@ def _require_used(*, max_rate: bool) -> None:
 def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rated: bool) -> None:
     """Raise UsageError if an assignment is replaced by what the plan varies."""
     replaced = {**sought, **({"workload.rate_per_s": "is planned for (--rate)"} if rated else {})}
-    for path in (one.partition("=")[0] for one in overrides):
+    for path in (override.partition("=")[0] for override in overrides):
         if path in replaced:
             raise click.UsageError(f"--set {path} has no effect: it is what {replaced[path]}")
 
@@ -352,13 +352,13 @@ def _page(found: Plan) -> str:
 
 
 def _sizes(text: str) -> tuple[str, int, int]:
-    found = _SIZES.match(text.strip())
-    if found is None:
+    match = _SIZES.match(text.strip())
+    if match is None:
         raise click.UsageError(f"--sizes {text}: write it as cluster.instances=1..64")
-    least, most = int(found[2]), int(found[3])
+    least, most = int(match[2]), int(match[3])
     if least > most:
         raise click.UsageError(f"--sizes {text}: {least} is more than {most}")
-    return found[1], least, most
+    return match[1], least, most
 
 
 def _table(found: Plan, stream: TextIO | None) -> str:

@@ -368,8 +368,8 @@ def run(
         packed = [Path(source)] if is_bundle(source) else []
         if packed:
             require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
-            found, same = held.enter_context(opened(source, chosen.known()))
-            source = str(found.spec)
+            bundle, same = held.enter_context(opened(source, chosen.known()))
+            source = str(bundle.spec)
         experiment = _load(source, chosen, weighed)
         with atomic_files() as files:
             outputs.open(files, packed)
@@ -513,7 +513,9 @@ def _judge(report: Report, opening: Callable[[int], str]) -> None:
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:
         tell(printable(f"FAIL  {failure}"))
-    first = min((one.event for one in report.expectations if one.event is not None), default=None)
+    first = min(
+        (expectation.event for expectation in report.expectations if expectation.event is not None), default=None
+    )
     if first is not None and (command := opening(first)):
         tell(printable(f"open it in the debugger: {command}"))
     if failures:

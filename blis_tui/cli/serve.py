@@ -88,8 +88,8 @@ def program(
     words = [sys.executable, "-m", "blis_tui", "tui"]
     for override in overrides:
         words += ["--set", override]
-    for one in plugins:
-        words += ["--plugins", one]
+    for plugin in plugins:
+        words += ["--plugins", plugin]
     if seed is not None:
         words += ["--seed", str(seed)]
     if source is not None:

@@ -112,7 +112,7 @@ def shrink(
     )
     left = f"{len(found.rows):,} of {plural(found.requests, 'request')} {'is' if len(found.rows) == 1 else 'are'} left"
     told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
-    told += [f"FAIL  {one.sentence()}" for one in found.broken]
+    told += [f"FAIL  {verdict.sentence()}" for verdict in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
     print_text("\n".join([*map(printable, told), f"wrote {listed}"]))

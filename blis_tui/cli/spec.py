@@ -121,7 +121,7 @@ def _wanted(hardware: str, variables: Sequence[str], **named: str | None) -> Wan
 
 def _set(variables: Sequence[str]) -> dict[str, str]:
     """Return the variables of ``--var``."""
-    pairs = [one.partition("=") for one in variables]
+    pairs = [variable.partition("=") for variable in variables]
     if (wrong := next((name for name, given, _ in pairs if not given or not name), None)) is not None:
         raise click.UsageError(f"--var {wrong}: expected NAME=VALUE")
     return {name: value for name, _, value in pairs}
@@ -251,10 +251,13 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
 
     documents = import_hardware(file)
     if output is None and len(documents) > 1:
-        names = ", ".join(one.name for one in documents)
+        names = ", ".join(document.name for document in documents)
         raise click.UsageError(f"{file} describes several accelerators ({names}): give a folder with -o")
     folder = output or Path()
-    _finish([(None if output is None else folder / f"{one.name}.yaml", one) for one in documents], strict=strict)
+    _finish(
+        [(None if output is None else folder / f"{document.name}.yaml", document) for document in documents],
+        strict=strict,
+    )
 
 
 @click.group("export", cls=Group)

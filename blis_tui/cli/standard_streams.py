@@ -226,8 +226,8 @@ def yaml_files(path: str) -> list[str]:
     if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (Path.is_dir may raise for a name that is too long)
         return [path]
     folder = Path(path)
-    found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
-    seen = [file for file in found if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
+    paths = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
+    seen = [file for file in paths if not any(part.startswith(".") for part in file.relative_to(folder).parts)]
     if not seen:
         raise InputError(f"no documents in {path}: it contains no `*.yaml` or `*.yml` file that is not hidden")
     return sorted(map(str, seen))

@@ -412,7 +412,7 @@ def _judge(result: StudyResult) -> None:
     if failed:
         sys.exit(ExitCode.SIMULATION)
     if result.study.constraints and not any(row.ok for row in result.rows):
-        for metric in dict.fromkeys(one.metric for one in result.study.constraints):
+        for metric in dict.fromkeys(constraint.metric for constraint in result.study.constraints):
             if all(row.figures.get(metric) is None for row in result.rows):
                 tell(f"FAIL  no run reports `{metric}`")
         tell("FAIL  no point meets all bounds")

@@ -121,11 +121,11 @@ def tui(
         require_as_packed(case, overrides, seed is not None)
         if of_study or recording:
             raise click.UsageError("a bundle is a single run: options of studies and --twin cannot be used with it")
-        with opened(source, known := chosen.known()) as (found, _):
+        with opened(source, known := chosen.known()) as (bundle, _):
             from blis_tui.debugger.moments import from_data  # noqa: PLC0415
 
-            packed = _Packed(source, from_data(found.moments))
-            _show_experiment(str(found.spec), at or found.at, breaks or found.breaks, None, (), None, known, packed)
+            packed = _Packed(source, from_data(bundle.moments))
+            _show_experiment(str(bundle.spec), at or bundle.at, breaks or bundle.breaks, None, (), None, known, packed)
     elif of_study or _is_study(source):
         if of_run:
             raise click.UsageError("--at, --break, --case, --seed and --twin apply to an experiment, not to a study")

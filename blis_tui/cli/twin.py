@@ -126,7 +126,7 @@ def twin(
 
 def _require_one_result(folder: Path) -> None:
     """Raise UsageError for a folder with reports of inference-perf, of which one is to be named."""
-    found = sorted(one.name for one in folder.glob("*_lifecycle_metrics.json")) if folder.is_dir() else []
+    found = sorted(path.name for path in folder.glob("*_lifecycle_metrics.json")) if folder.is_dir() else []
     if found:
         raise click.UsageError(f"{folder} holds several results of inference-perf: name one, such as {found[0]}")
 

@@ -96,7 +96,7 @@ def _table(asked: Print, rows: tuple[Printed, ...]) -> str:
 
     cells = [("event", "time", str(asked.figure), "request")]
     cells += [
-        (count_text(one.event), time_text(one.time_us), asked.figure.text_of(one.value), one.request) for one in rows
+        (count_text(row.event), time_text(row.time_us), asked.figure.text_of(row.value), row.request) for row in rows
     ]
     lines = aligned(cells, right=(0, 1, 2)) if rows else []
     return printable_lines("\n".join([*lines, plural(len(rows), "hit")]) + "\n")

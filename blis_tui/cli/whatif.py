@@ -119,10 +119,10 @@ def _one(
     from blis_tui.runs.reroute import whatif as ask  # noqa: PLC0415
     from blis_tui.runs.reroute_text import whatif_text  # noqa: PLC0415
 
-    found = ask(experiment, request, route_to, event=event)
-    text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
+    what_if = ask(experiment, request, route_to, event=event)
+    text = to_json(what_if.to_dict(everything=everything)) if as_json else whatif_text(what_if, everything=everything)
     print_text(text, nl=False)
-    tell_left_out(found.comparison)
+    tell_left_out(what_if.comparison)
 
 
 def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool, everything: bool) -> None:

@@ -122,10 +122,10 @@ def describe(
     traffic = open_traffic(source, chosen.choice())
     require_no_overwrite({"--html": html}, traffic.files)
     recorded = traffic.workload.trace is not None
-    found = traffic_figures.describe(traffic, Ledger(traffic.requests, block_size, recorded=recorded))
+    description = traffic_figures.describe(traffic, Ledger(traffic.requests, block_size, recorded=recorded))
     if html:
-        write_text(html, page(found))
-    print_text(to_json(found.to_dict()) if output_format == "json" else as_text(found), nl=False)
+        write_text(html, page(description))
+    print_text(to_json(description.to_dict()) if output_format == "json" else as_text(description), nl=False)
 
 
 @workload.command("convert")

@@ -190,7 +190,7 @@ class Cluster(LoopState):
     def policies(self) -> tuple[object, ...]:
         """The control plane's policies."""
         routers = self.registry.routers
-        return (self.pipeline.admission.control.policy, *(one for router in routers for one in router.policies()))
+        return (self.pipeline.admission.control.policy, *(policy for router in routers for policy in router.policies()))
 
     def rules(self) -> tuple[str, dict[str, str]]:
         """Rules of admission, and of routing policies by name, one sentence each.
@@ -211,11 +211,11 @@ class Cluster(LoopState):
         """
         pending = [entry for entry in self.queue.heap if entry[3].kind in _IN_TRANSIT_STAGES]
         pending.sort(key=lambda entry: entry[:3])
-        found = [event.request for *_, event in pending if event.request is not None]
-        found += [routed.request for routed in (*self.pipeline.deferral.waiting, *self.gateway.held())]
-        found += self.dispatcher.transferring()
-        found += [routed.request for routed in self.lifecycle.parked.values()]
-        return found
+        requests = [event.request for *_, event in pending if event.request is not None]
+        requests += [routed.request for routed in (*self.pipeline.deferral.waiting, *self.gateway.held())]
+        requests += self.dispatcher.transferring()
+        requests += [routed.request for routed in self.lifecycle.parked.values()]
+        return requests
 
     def present_us(self) -> int:
         """Number of requests in queues, batches and transfers, integrated over time until now.

@@ -48,7 +48,7 @@ def normalized_overrides(routes: RouteOverrides | None) -> dict[str, Reroute]:
     Raises:
         TypeError: one is neither an index nor a ``Reroute``; the engine would fail in the middle of an event.
     """
-    return {name: _reroute(name, one) for name, one in (routes or {}).items()}
+    return {name: _reroute(name, route) for name, route in (routes or {}).items()}
 
 
 def _reroute(name: str, given: object) -> Reroute:

@@ -84,7 +84,7 @@ class InstanceFactory:
         """
         pools: dict[str, object] = {f"pool {pool.name}": pool for pool in self._experiment.pools}
         models = {} if self._experiment.plugins_used() else self._latencies
-        return pools | {f"step times of {name}": one for name, one in models.items() if is_pure(one)}
+        return pools | {f"step times of {name}": model for name, model in models.items() if is_pure(model)}
 
     def create(self, index: int, pool: Pool) -> Instance:
         """Create one more instance of a pool.
@@ -110,7 +110,7 @@ class InstanceFactory:
             staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
             batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
         followers = (batch.adapters, batch.encoder, batch.swapping)
-        batch.parts = tuple([one for one in followers if one is not None])
+        batch.parts = tuple([follower for follower in followers if follower is not None])
         parts = self._parts(index, pool, rule, batch.traits, latency, tuple(beside))
         steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:

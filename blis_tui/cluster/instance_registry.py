@@ -166,11 +166,11 @@ class InstanceRegistry(Picklable):
                 bound[event.instance_index] += 1
         counts = [
             Count(
-                f"requests in flight on instance {one.index}",
-                one.seen.in_flight,
-                bound[one.index] + one.seen.served,
+                f"requests in flight on instance {instance.index}",
+                instance.seen.in_flight,
+                bound[instance.index] + instance.seen.served,
             )
-            for one in self.instances
+            for instance in self.instances
         ]
         total = whole_sum([count.found for count in counts])
         if self.watched:

@@ -407,6 +407,8 @@ CLUSTER_INVARIANTS: Final = (*CONTROL_INVARIANTS, *SPLIT_INVARIANTS)
 def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
     """Return a report's text for each invariant; those of clusters are listed only if violated."""
     if not verify:
-        return {one.identifier: "not checked" for one in INVARIANTS}
-    found = {one.identifier: one.verdict(cluster) or "ok" for one in INVARIANTS}
-    return found | {one.identifier: wrong for one in CLUSTER_INVARIANTS if (wrong := one.verdict(cluster))}
+        return {invariant.identifier: "not checked" for invariant in INVARIANTS}
+    found = {invariant.identifier: invariant.verdict(cluster) or "ok" for invariant in INVARIANTS}
+    return found | {
+        invariant.identifier: wrong for invariant in CLUSTER_INVARIANTS if (wrong := invariant.verdict(cluster))
+    }

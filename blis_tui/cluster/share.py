@@ -67,6 +67,9 @@ def why_whole(experiment: Experiment, pipeline: Pipeline) -> str:
         (pipeline.admission.control.reads_signals, f"admission `{policy.admission.kind}` looks at all instances"),
         (pipeline.dispatcher.regrets is not None, "`counterfactual` looks at all instances"),
         (registry.watched, "the control plane follows all instances"),
-        (not all(is_pure(one.latency) for one in registry.instances), "step times depend on more than the load"),
+        (
+            not all(is_pure(instance.latency) for instance in registry.instances),
+            "step times depend on more than the load",
+        ),
     )
     return next((text for applies, text in reasons if applies), "")

@@ -317,7 +317,7 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """Take a snapshot; ``window`` limits each queue and batch to its first requests."""
     admission_rule, routing_rules = cluster.rules()
     transfers = tuple(_transfers(cluster.dispatcher))
-    busy = Counter(place for one in transfers for place in (one.instance, one.decode_instance))
+    busy = Counter(place for transfer in transfers for place in (transfer.instance, transfer.decode_instance))
     return Snapshot(
         event=cluster.events,
         time_us=cluster.now,
@@ -478,9 +478,12 @@ def _pipeline(loop: Stages, now: int) -> PipelineSnapshot:
         places=loop.places,
         at_first_stage=loop.batch.traits.pipelines == "stage",
         batches=tuple(
-            InFlightBatch(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
-            for one in loop.under_way
-            if one.end_us > now
+            InFlightBatch(
+                in_flight_batch.end_us,
+                tuple(there[slot].request_id for slot in sorted(in_flight_batch.slots) if slot in there),
+            )
+            for in_flight_batch in loop.under_way
+            if in_flight_batch.end_us > now
         ),
         active_us=loop.steps.tallies.active_us,
         computing_us=loop.steps.tallies.computing_us,
@@ -501,9 +504,11 @@ def _planned(batch: Batch) -> PlannedSnapshot | None:
         return None
     plan = batch.planned.plan or NO_PLAN
     return PlannedSnapshot(
-        chunks=tuple(ChunkDone(one.request.request_id, one.computed, one.new) for one in plan.chunks),
+        chunks=tuple(ChunkDone(chunk.request.request_id, chunk.computed, chunk.new) for chunk in plan.chunks),
         decode_requests=(batch.load.decode_requests if plan.decodes else 0) + len(plan.ghosts),
-        preempted=tuple((one.victim.request_id, one.beneficiary.request_id) for one in plan.preempted),
+        preempted=tuple(
+            (preemption.victim.request_id, preemption.beneficiary.request_id) for preemption in plan.preempted
+        ),
     )
 
 

@@ -75,8 +75,8 @@ class Debugger:
         self.routes = dict(routes or {})
         self._simulation = Simulation(experiment, check=check, routes=routes)
         clients = experiment.workload.clients
-        by_clock = [one.id for one in clients if one.session is not None and one.session.pacing == "clock"]
-        self.tape = EventStore([one.profile for one in self._simulation.snapshot(0).instances], by_clock)
+        by_clock = [client.id for client in clients if client.session is not None and client.session.pacing == "clock"]
+        self.tape = EventStore([instance.profile for instance in self._simulation.snapshot(0).instances], by_clock)
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None

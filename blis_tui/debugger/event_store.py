@@ -480,7 +480,7 @@ class EventStore:
         if number is None:
             return ()
         flat = self._lives[number]
-        found: list[RequestEvent] = []
+        events: list[RequestEvent] = []
         for i in range(0, len(flat), 4):
             event = flat[i]
             if until is not None and event > until:
@@ -491,8 +491,8 @@ class EventStore:
             ahead = self.plans_ahead and what in _PLANNED and tuple(flat[i + 4 : i + 6]) != (event, STARTED)
             if settled is not None and event > settled and ahead:
                 continue
-            found.append(RequestEvent(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
-        return tuple(found)
+            events.append(RequestEvent(event, self._times[event - 1], what, flat[i + 2], flat[i + 3]))
+        return tuple(events)
 
     def latest(self, number: int, what: str, until: int) -> RequestEvent | None:
         """Return the latest event of a kind in a request's life, up to ``until``; fast for what ends a life."""
@@ -557,7 +557,7 @@ class EventStore:
         event = records[0].event
         if event > len(self) or any(record.time_us != self._times[event - 1] for record in records):
             return False
-        return self.kind(event) == next((one for one in records if one.shown.own_event), records[0]).kind
+        return self.kind(event) == next((record for record in records if record.shown.own_event), records[0]).kind
 
     def code(self, word: str) -> int:
         """Return the code of a kind of record on this tape."""
@@ -645,7 +645,9 @@ def _reason_key(event: int, code: int, number: int) -> int:
 def text_fields(kind: str) -> frozenset[str]:
     """Return the names of a kind's fields that hold text."""
     known = RECORD_KINDS.get(kind)
-    return frozenset() if known is None else frozenset(one.name for one in fields(known) if one.type in ("str", str))
+    return (
+        frozenset() if known is None else frozenset(field.name for field in fields(known) if field.type in ("str", str))
+    )
 
 
 # ---- which events did something ----

@@ -157,8 +157,8 @@ class Lockstep:
             try:
                 record = next(looking)
             except StopIteration as end:
-                found: Divergence | None = end.value
-                return found
+                divergence: Divergence | None = end.value
+                return divergence
             yield Progress(record.event, record.time_us, None)
 
     # ---- implementation ----
@@ -334,7 +334,7 @@ class RequestStatuses:
             return NOT_ARRIVED
         if life[-1].what == "completed":
             return RequestStatus("completed", life[-1].second)
-        states = (_AFTER.get(one.what) or described(one.what).state for one in reversed(life))
+        states = (_AFTER.get(event.what) or described(event.what).state for event in reversed(life))
         return RequestStatus(next(state for state in states if state))
 
 

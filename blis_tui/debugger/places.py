@@ -80,10 +80,10 @@ def place_of_request(name: str) -> str:
 
 def parse_instance(text: str) -> int:
     """Parse the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError if it is none."""
-    found = _INSTANCE.match(text.strip())
-    if found is None:
+    match = _INSTANCE.match(text.strip())
+    if match is None:
         raise InputError(f"{_quoted(text.strip()) or 'nothing'} is no instance", help="its index, from 0: 3")
-    return _within(int(found[1]), text)
+    return _within(int(match[1]), text)
 
 
 def _whole(digits: str, text: str) -> int:

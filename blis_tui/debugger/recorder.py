@@ -255,9 +255,9 @@ class Recorder:
             return record.event
         for name in record.admitted:
             number = self._tape.number(name)
-            found = None if number is None else self._tape.latest(number, "scheduled", record.event)
-            if found is not None and found.event > before.event:
-                return found.event
+            event = None if number is None else self._tape.latest(number, "scheduled", record.event)
+            if event is not None and event.event > before.event:
+                return event.event
         return before.event
 
 

@@ -99,7 +99,7 @@ class DebuggerState:
 
     def instance(self, index: int) -> InstanceSnapshot:
         """Return an instance at the reader's phase."""
-        return next(one for one in self.state.instances if one.index == index)
+        return next(instance for instance in self.state.instances if instance.index == index)
 
     def request(self, name: str) -> RequestSnapshot | None:
         """Return a live request at the reader's phase, if the snapshot holds it."""
@@ -108,10 +108,10 @@ class DebuggerState:
 
 def live(snapshot: Snapshot) -> tuple[RequestSnapshot, ...]:
     """Return all requests of a snapshot: those in transit, then by instance those waiting and running."""
-    found = [*snapshot.in_transit]
+    requests = [*snapshot.in_transit]
     for instance in snapshot.instances:
-        found += [*instance.waiting, *instance.running]
-    return tuple(found)
+        requests += [*instance.waiting, *instance.running]
+    return tuple(requests)
 
 
 Value = int | str | None
@@ -234,20 +234,20 @@ def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tup
     news = _outcomes(records)
     old = {request.request_id: request for request in live(before)}
     new = {request.request_id: request for request in live(after)}
-    found: list[Change] = []
+    changes: list[Change] = []
     for name in dict.fromkeys((*old, *new)):
-        found += _request(name, old.get(name), new.get(name), news)
-    found += _decoded(old, new, records)
-    found += _instances(before, after)
-    found += _fields(_CLUSTER_FIELDS, before, after, "")
-    found += _others(records)
-    order = {group: place for place, group in enumerate(dict.fromkeys((*GROUPS, *(one.group for one in found))))}
-    return tuple(sorted(found, key=lambda change: order[change.group]))
+        changes += _request(name, old.get(name), new.get(name), news)
+    changes += _decoded(old, new, records)
+    changes += _instances(before, after)
+    changes += _fields(_CLUSTER_FIELDS, before, after, "")
+    changes += _others(records)
+    order = {group: place for place, group in enumerate(dict.fromkeys((*GROUPS, *(one.group for one in changes))))}
+    return tuple(sorted(changes, key=lambda change: order[change.group]))
 
 
 def _instances(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     """Yield the changes of the instances, including instances that were added or removed."""
-    old, new = ({one.index: one for one in side.instances} for side in (before, after))
+    old, new = ({instance.index: instance for instance in side.instances} for side in (before, after))
     for index in sorted({**old, **new}):
         if index in old and index in new:
             yield from _fields(_INSTANCE_FIELDS, old[index], new[index], f"instances[{index}].")

@@ -95,7 +95,7 @@ def summary_of(simulation: Simulation) -> Summary:
     return Summary(
         report=report,
         gaps_us=seen_gaps_us(simulation.cluster),
-        overheads_us=tuple(one.latency.output_token_overhead_us for one in instances),
+        overheads_us=tuple(instance.latency.output_token_overhead_us for instance in instances),
         worst=worst_of(report),
     )
 
@@ -118,10 +118,10 @@ def worst_of(report: Report) -> Worst | None:
 def _bounded(experiment: Experiment) -> Iterator[str]:
     """Yield the latencies with one time for each request that the experiment bounds, as the report's fields."""
     for wish in experiment.expect:
-        found = _BOUND.match(wish.metric)
-        if found is not None:
+        match = _BOUND.match(wish.metric)
+        if match is not None:
             # A request has many gaps between its tokens; their mean is its time per output token.
-            name = f"{'tpot' if found[1] == 'itl' else found[1]}_ms"
+            name = f"{'tpot' if match[1] == 'itl' else match[1]}_ms"
             if name in SAMPLED:
                 yield name
     for target in experiment.slo_targets.values():
@@ -227,12 +227,12 @@ def setting(debugger: Debugger, summary: Summary, path: str) -> Generator[Progre
         if verdict.event is not None:
             return Setting(verdict.event)
         path = verdict.metric
-    found = _DISTRIBUTION.fullmatch(path) or _GROUP.fullmatch(path)
-    if found is not None and found["statistic"] != "mean":
-        if found["latency"] in SAMPLED:
-            request = _ranked(report, found)
-            return Setting(len(tape)) if request is None else _event_of(tape, found["latency"], request)
-        return (yield from _gap(tape, summary, found["statistic"]))
+    match = _DISTRIBUTION.fullmatch(path) or _GROUP.fullmatch(path)
+    if match is not None and match["statistic"] != "mean":
+        if match["latency"] in SAMPLED:
+            request = _ranked(report, match)
+            return Setting(len(tape)) if request is None else _event_of(tape, match["latency"], request)
+        return (yield from _gap(tape, summary, match["statistic"]))
     if path.endswith("kv.peak_used"):
         return Setting((yield from _peak(debugger, report, path)))
     kind = kind_of(path)
@@ -246,10 +246,10 @@ def request_of(summary: Summary, path: str) -> str | None:
         return None if summary.worst is None else summary.worst.request
     if name == WARNINGS:
         return summary.warnings[int(number)].request
-    found = _DISTRIBUTION.fullmatch(path) or _GROUP.fullmatch(path)
-    if found is None or found["statistic"] == "mean" or found["latency"] not in SAMPLED:
+    match = _DISTRIBUTION.fullmatch(path) or _GROUP.fullmatch(path)
+    if match is None or match["statistic"] == "mean" or match["latency"] not in SAMPLED:
         return None
-    return _ranked(summary.report, found)
+    return _ranked(summary.report, match)
 
 
 def _search(tape: EventStore, kind: str, *, back: bool) -> Generator[Progress, None, int]:
@@ -273,12 +273,12 @@ def _rank(statistic: str, count: int) -> int:
     return -(-_PERCENT[statistic] * (count - 1) // 100)
 
 
-def _ranked(report: Report, found: re.Match[str]) -> str | None:
+def _ranked(report: Report, match: re.Match[str]) -> str | None:
     """Return the request at the rank of a percentile; None if no request has such a time."""
-    group = found.groupdict()
-    samples = _samples(report, found["latency"], _COLUMN.get(group.get("kind", ""), _ANY), group.get("group", ""))
+    group = match.groupdict()
+    samples = _samples(report, match["latency"], _COLUMN.get(group.get("kind", ""), _ANY), group.get("group", ""))
     samples.sort()
-    return samples[_rank(found["statistic"], len(samples))][2] if samples else None
+    return samples[_rank(match["statistic"], len(samples))][2] if samples else None
 
 
 def _event_of(tape: EventStore, latency: str, request: str) -> Setting:
@@ -339,9 +339,9 @@ def _peak(debugger: Debugger, report: Report, path: str) -> Generator[Progress, 
     most = report.kv.peak_used if index is None else report.instances[index].kv.peak_used
 
     def reached(simulation: Simulation) -> bool:
-        pools = [one.pool for one in simulation.cluster.instances]
+        pools = [instance.pool for instance in simulation.cluster.instances]
         return (
-            whole_sum([one.total - one.min_free for one in (pools if index is None else pools[index : index + 1])])
+            whole_sum([pool.total - pool.min_free for pool in (pools if index is None else pools[index : index + 1])])
             >= most
         )
 

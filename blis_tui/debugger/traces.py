@@ -83,7 +83,7 @@ class Tracer:
         self._simulation = simulation
         self.traces = tuple(map(Trace, figures))
         self._records: list[Record] = []
-        for kind in sorted(frozenset[str]().union(*(one.figure.needs for one in self.traces))):
+        for kind in sorted(frozenset[str]().union(*(trace.figure.needs for trace in self.traces))):
             simulation.subscribe(kind, self._records.append)
         self._note()
 

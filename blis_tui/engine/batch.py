@@ -203,7 +203,7 @@ class Batch(Picklable):
     def of_clients(self, requests: Iterable[Request]) -> Iterable[Request]:
         """Leave out the requests whose clients have given up."""
         given_up = self.given_up
-        return (one for one in requests if one.index not in given_up) if given_up else requests
+        return (request for request in requests if request.index not in given_up) if given_up else requests
 
     # ---- operations for batch-formation rules ----
 
@@ -290,7 +290,12 @@ class Batch(Picklable):
             )
         first = self.waiting.first(len(self.preempted_in_flight) + count + 1)
         return next(
-            (one for one in first if one.index not in self.preempted_in_flight and one.index not in passed), None
+            (
+                request
+                for request in first
+                if request.index not in self.preempted_in_flight and request.index not in passed
+            ),
+            None,
         )
 
     def awaits_adapter(self) -> bool:
@@ -563,7 +568,9 @@ class Batch(Picklable):
     def furthest(self) -> list[tuple[int, int]]:
         """Return who waits or runs, by index, and how many tokens each has ever had computed."""
         here = [*self.running.values(), *self.waiting.ordered()]
-        return sorted((one.index, max(one.peak_tokens, self.cohort.context_tokens(one))) for one in here)
+        return sorted(
+            (request.index, max(request.peak_tokens, self.cohort.context_tokens(request))) for request in here
+        )
 
     def livelock(self, index: int, now: int) -> StalledError:
         """Return the error for an instance whose requests are preempted for ever without any of them getting on."""

@@ -180,6 +180,6 @@ class FrontEnd(Picklable):
 
     def state(self) -> tuple[object, ...]:
         """Return everything that determines its future, as plain values (for digests)."""
-        turns = tuple([(one.start_us, one.work_us) for one in self._turns])
+        turns = tuple([(turn.start_us, turn.work_us) for turn in self._turns])
         waiting = tuple([(index, turn.start_us, work_us) for index, (turn, work_us) in self._waiting.items()])
         return (turns, self._next, waiting, self._stream.state())

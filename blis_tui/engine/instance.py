@@ -137,7 +137,7 @@ class Instance(Picklable):
         """Return what its rules remember, as plain values (for digests)."""
         more: tuple[object, ...] = () if self.front_end is None else (self.front_end.state(),)
         if self._remembering:
-            more += tuple([one.state() for one in self._remembering])
+            more += tuple([stateful.state() for stateful in self._remembering])
         return (self.steps.rule.state(), self._priority.state(), *more)
 
     def planned_state(self) -> tuple[object, ...]:

@@ -623,13 +623,13 @@ class Ahead(FastForward):
 
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, as plain values (for digests)."""
-        finishing = sorted(self.batch.finishing), [(one.index, content) for one, content in self.batch.aborting]
+        finishing = sorted(self.batch.finishing), [(request.index, content) for request, content in self.batch.aborting]
         if self.batch.planned is None:
             return (finishing,)
         plan, epoch = self.batch.planned
         if plan is None:
             return (finishing, epoch)
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
-        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
-        ghosts = [(one.request.index, one.tokens, one.context_tokens) for one in plan.ghosts]
-        return (finishing, epoch, chunks, [one.index for one in plan.admitted], preempted, ghosts)
+        preempted = [(preemption.victim.index, preemption.beneficiary.index) for preemption in plan.preempted]
+        ghosts = [(ghost.request.index, ghost.tokens, ghost.context_tokens) for ghost in plan.ghosts]
+        return (finishing, epoch, chunks, [request.index for request in plan.admitted], preempted, ghosts)

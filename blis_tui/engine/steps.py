@@ -347,10 +347,10 @@ class Steps(Picklable):
 
     def _first_tokens(self, prefilled: list[Request], members: int) -> list[Request]:
         """Return the requests that get their first token in a step, in running order."""
-        found, drafting = [request for request in prefilled if not request.generated_tokens], self.batch.speculative
+        requests, drafting = [request for request in prefilled if not request.generated_tokens], self.batch.speculative
         if members and drafting is not None and drafting.first:
-            found = sorted([*found, *drafting.first], key=slot_of)
-        return found
+            requests = sorted([*requests, *drafting.first], key=slot_of)
+        return requests
 
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """Finish a prefill: the request gets its first token or (after a preemption) its next one."""
@@ -653,7 +653,7 @@ def emit_step(
                 index,
                 number,
                 _names(plan.admitted, batch.given_up),
-                _names([one.victim for one in plan.preempted], batch.given_up),
+                _names([preemption.victim for preemption in plan.preempted], batch.given_up),
                 tuple([ChunkDone(c.request.request_id, c.computed, c.new) for c in plan.chunks]) if plan.chunks else (),
                 done.decode_requests,
                 done.decode_context_tokens,

@@ -230,12 +230,17 @@ def _named(path: str, folder: Path) -> Iterator[None]:
     except SpecError as error:
         raise SpecError(
             [
-                replace(one, file=told(one.file), message=told(one.message), help=one.help and told(one.help))
-                for one in error.diagnostics
+                replace(
+                    diagnostic,
+                    file=told(diagnostic.file),
+                    message=told(diagnostic.message),
+                    help=diagnostic.help and told(diagnostic.help),
+                )
+                for diagnostic in error.diagnostics
             ]
         ) from error
     except TraceError as error:
-        raise TraceError([replace(one, file=told(one.file)) for one in error.problems]) from error
+        raise TraceError([replace(problem, file=told(problem.file)) for problem in error.problems]) from error
     except InputError as error:
         raise InputError(told(error.message), help=error.help and told(error.help)) from error
 
@@ -261,7 +266,7 @@ def _read(path: str, raw: BinaryIO, folder: Path) -> object:
 def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
     """Write its members below a folder; return the bundle's description."""
     entries = opened.infolist()
-    members = [one for one in entries if not one.is_dir()]
+    members = [entry for entry in entries if not entry.is_dir()]
     if len(members) > _MOST_MEMBERS or len(entries) > _MOST_ENTRIES:
         raise ValueError(f"it has {len(entries):,} members")
     left = {True: MAX_TRACE_BYTES, False: _MOST_BYTES}
@@ -344,11 +349,11 @@ def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) 
     """
     experiment = bundle.case.load()
     result = produce(experiment, spec=bundle.golden.spec, case=bundle.case.name, go_on=go_on)
-    found = compare(bundle.golden, result, bundle.case.comparison)
-    if not (found.report or found.records or found.spec):
+    difference = compare(bundle.golden, result, bundle.case.comparison)
+    if not (difference.report or difference.records or difference.spec):
         return ""  # only the order of keys in the header differs
     opened = replace(bundle.case, spec=Path(bundle.source))  # by this name it can be opened again
-    return describe(opened, bundle.files, bundle.golden, result, found, experiment)
+    return describe(opened, bundle.files, bundle.golden, result, difference, experiment)
 
 
 def _foreign(path: str, why: object) -> InputError:

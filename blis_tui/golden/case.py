@@ -135,10 +135,10 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
     runs = tuple(
         Case(
             spec=spec,
-            name=one.name or DEFAULT,
-            line=one.line,
-            overrides=one.values,
-            assignments=tuple(map(WrittenAssignment, one.overrides)),
+            name=case.name or DEFAULT,
+            line=case.line,
+            overrides=case.values,
+            assignments=tuple(map(WrittenAssignment, case.overrides)),
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
@@ -146,7 +146,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             comparison=_comparison(as_map(data.get("golden"))),
             plugins=plugins,
         )
-        for one in cases
+        for case in cases
     )
     return (*runs, *_twins(document, runs[:1]))
 
@@ -160,9 +160,9 @@ def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
 
     for at, said in enumerate(twins):
         twin = _twin(as_map(said))
-        for one in runs:
+        for run in runs:
             yield replace(
-                one,
+                run,
                 name=f"{_TWIN}{twin.name}",
                 line=document.place(("twins", at)).span.line,
                 overrides={},

@@ -195,41 +195,51 @@ def _changed(entry: GoldenEntry, case: Case, golden: Golden, new: Golden, style:
     return "\n".join(filter(None, parts))
 
 
-def _figures(found: Sequence[Difference]) -> list[Difference]:
+def _figures(differences: Sequence[Difference]) -> list[Difference]:
     """Return the differences in figures of the report, the most important first."""
-    figures = [one for one in found if not _TOLD_ELSEWHERE.match(one.path)]
-    return sorted(figures, key=lambda one: _rank(one.path))  # stable: keeps the order of the report otherwise
+    figures = [difference for difference in differences if not _TOLD_ELSEWHERE.match(difference.path)]
+    return sorted(figures, key=lambda figure: _rank(figure.path))  # stable: keeps the order of the report otherwise
 
 
 def _rank(path: str) -> int:
     return next((rank for rank, pattern in enumerate(_HEADLINES) if pattern.fullmatch(path)), len(_HEADLINES))
 
 
-def _table(title: str, found: Sequence[Difference], total: int) -> str:
+def _table(title: str, differences: Sequence[Difference], total: int) -> str:
     """Return a table of the first differences, old and new; of ``total``, how many are left out."""
-    if not found:
+    if not differences:
         return ""
     rows = [f"| {title} | golden | now | change |", "|---|--:|--:|--:|"]
-    for one in found[:_FIGURES]:
-        old, new = (_cell(clip(text, _VALUE)) if text else "" for text in value_texts(one))
-        rows.append(f"| {_cell(one.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {relative_text(one)} |")
-    left = total - len(found[:_FIGURES])
+    for difference in differences[:_FIGURES]:
+        old, new = (_cell(clip(text, _VALUE)) if text else "" for text in value_texts(difference))
+        rows.append(
+            f"| {_cell(difference.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {relative_text(difference)} |"
+        )
+    left = total - len(differences[:_FIGURES])
     return "\n".join(rows) + "\n" + (f"\n{plural(left, 'more difference')}.\n" if left else "")
 
 
 def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
     """Return the experiment's expectations with their old and new verdicts, and broken invariants."""
-    before = {} if golden is None else {_expected_text(one): one for one in _verdicts(golden)}
+    before = {} if golden is None else {_expected_text(verdict): verdict for verdict in _verdicts(golden)}
     rows, opens = [], []
-    for one in _verdicts(new):
-        old = before.get(_expected_text(one))
-        known = case is not None and one.metric in case.known
-        rows.append(
-            f"| {_cell(_expected_text(one))} | {'' if old is None else _held(old, known)} | {_held(one, known)} |"
-        )
-        opens.append("" if known else _opening(one, case))
+    for verdict in _verdicts(new):
+        old = before.get(_expected_text(verdict))
+        known = case is not None and verdict.metric in case.known
+        before = "" if old is None else _held(old, known)
+        rows.append(f"| {_cell(_expected_text(verdict))} | {before} | {_held(verdict, known)} |")
+        opens.append("" if known else _opening(verdict, case))
     text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
-    return "\n".join(filter(None, [text, *opens, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
+    return "\n".join(
+        filter(
+            None,
+            [
+                text,
+                *opens,
+                *(f"Invariant {_code(broken_invariant)}.\n" for broken_invariant in _broken_invariants(new)),
+            ],
+        )
+    )
 
 
 def _opening(verdict: Verdict, case: Case | None) -> str:
@@ -258,7 +268,7 @@ def _expected_text(verdict: Verdict) -> str:
 def _breaks(golden: Golden, known: Collection[str]) -> bool:
     """Return whether an invariant is broken, or the broken expectations differ from the known ones."""
     verdicts = _verdicts(golden)
-    as_said = {one.metric for one in verdicts if not one.ok} == set(known)
+    as_said = {verdict.metric for verdict in verdicts if not verdict.ok} == set(known)
     return not as_said or bool(_broken_invariants(golden))
 
 
@@ -275,9 +285,10 @@ def _broken_invariants(golden: Golden) -> list[str]:
     return [f"{name}: {text}" for name, text in found.items() if text != "ok"]
 
 
-def _folded(found: Sequence[Difference]) -> str:
-    lines = "\n".join(difference_lines(found, _FOLDED))
-    return f"<details><summary>All {len(found):,} differences of the report</summary>\n\n{_block(lines)}\n</details>\n"
+def _folded(differences: Sequence[Difference]) -> str:
+    lines = "\n".join(difference_lines(differences, _FOLDED))
+    summary = f"All {len(differences):,} differences of the report"
+    return f"<details><summary>{summary}</summary>\n\n{_block(lines)}\n</details>\n"
 
 
 def _divergence(entry: GoldenEntry, case: Case, golden: Golden, new: Golden) -> str:
@@ -285,11 +296,11 @@ def _divergence(entry: GoldenEntry, case: Case, golden: Golden, new: Golden) -> 
     experiment = case.load()
     if not is_up_to_date(new, experiment):
         return f"{OUTDATED[0].upper()}{OUTDATED[1:]}.\n"
-    found = find_divergence(golden, new, experiment, entry.files)
-    if found is None:
+    divergence = find_divergence(golden, new, experiment, entry.files)
+    if divergence is None:
         return ""
-    opens = debugger_command(case, found.event)
-    return _block(found.text()) + (f"\nOpen it in the debugger:\n\n{_block(opens, 'sh')}" if opens else "")
+    opens = debugger_command(case, divergence.event)
+    return _block(divergence.text()) + (f"\nOpen it in the debugger:\n\n{_block(opens, 'sh')}" if opens else "")
 
 
 def _code(text: str) -> str:
@@ -329,17 +340,17 @@ svg text { font-size: 9px; }
 
 def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
     """Write the results of golden tests. Raises InputError if the file cannot be written."""
-    rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
-    failed = len([one for one in rows if one.get("outcome") == "failed"])
+    rows = sorted(results, key=lambda result: (result.get("outcome") != "failed", str(result["nodeid"])))
+    failed = len([row for row in rows if row.get("outcome") == "failed"])
     body = [
         f"<p>{plural(len(rows), 'test')}, {failed} failed.</p>",
         Table(
             head=("test", "result", "requests", "output tokens/s", "time to first token, ms"),
             rows=map(_row, rows),
             words=(1, 4),
-            classes=[_outcome(one) for one in rows],
+            classes=[_outcome(row) for row in rows],
         ).html(),
-        *(_details(one) for one in rows if one.get("text")),
+        *(_details(row) for row in rows if row.get("text")),
     ]
     write_text(target, plain_page("Golden tests", body, _STYLE))
 

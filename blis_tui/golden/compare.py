@@ -74,7 +74,11 @@ def _report_differences(golden: str, result: str, options: ComparisonOptions) ->
         redact(before, pointer)
         redact(after, pointer)
     found = differences(before, after, as_pointer)
-    return tuple(one for one in found if one.path not in options.tolerance or not _close(one, options.tolerance))
+    return tuple(
+        difference
+        for difference in found
+        if difference.path not in options.tolerance or not _close(difference, options.tolerance)
+    )
 
 
 def tolerance_lines(golden: Golden, result: Golden, options: ComparisonOptions) -> list[str]:
@@ -83,22 +87,25 @@ def tolerance_lines(golden: Golden, result: Golden, options: ComparisonOptions) 
         return []
     found = differences(json.loads(golden.report), json.loads(result.report), as_pointer)
     lines = []
-    for one in found:
-        if one.path in options.tolerance and one.path not in options.redact:
-            place = "within" if _close(one, options.tolerance) else "beyond"
+    for difference in found:
+        if difference.path in options.tolerance and difference.path not in options.redact:
+            place = "within" if _close(difference, options.tolerance) else "beyond"
             lines.append(
-                printable(f"    {one.path}: {value_change(one, _ROOM)}, {place} {options.tolerance[one.path]}")
+                printable(
+                    f"    {difference.path}: {value_change(difference, _ROOM)}, {place}"
+                    f" {options.tolerance[difference.path]}"
+                )
             )
     return [f"with a tolerance: {plural(len(lines), 'difference')}", *lines] if lines else []
 
 
-def _close(one: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
-    old, new = one.old, one.new
+def _close(difference: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
+    old, new = difference.old, difference.new
     if isinstance(old, bool) or isinstance(new, bool):
         return False
     if not isinstance(old, int | float) or not isinstance(new, int | float):
         return False
-    return tolerance[one.path].accepts(old, new)
+    return tolerance[difference.path].accepts(old, new)
 
 
 def _other_text(golden: Golden, allowed: Golden) -> tuple[str, LineDifference] | None:
@@ -113,13 +120,13 @@ def _other_text(golden: Golden, allowed: Golden) -> tuple[str, LineDifference] |
 
 def _as_allowed(golden: Golden, result: Golden, options: ComparisonOptions) -> Golden:
     """Return the result with the golden's values wherever they may differ, so that equal results have equal texts."""
-    versions = {(one["plug_point"], one["name"]): one for one in golden.plugins}
+    versions = {(plugin["plug_point"], plugin["name"]): plugin for plugin in golden.plugins}
     same = replace(
         result,
         report=_with_values(result.report, golden.report, (*options.redact, *options.tolerance)),
         baseline=golden.baseline,
         schemas_sha256=golden.schemas_sha256,
-        plugins=tuple(versions.get((one["plug_point"], one["name"]), one) for one in result.plugins),
+        plugins=tuple(versions.get((plugin["plug_point"], plugin["name"]), plugin) for plugin in result.plugins),
         chain=result.chain if options.records else golden.chain,
     )
     if "/meta" in options.redact or "/meta/spec_sha256" in options.redact:

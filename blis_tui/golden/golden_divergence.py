@@ -154,12 +154,12 @@ def record_lines(experiment: Experiment, after: int = 0) -> Iterator[str]:
     return map(record_line, record_stream(experiment, after))
 
 
-def _state(experiment: Experiment, found: Divergence) -> str:
+def _state(experiment: Experiment, divergence: Divergence) -> str:
     """Return the request and instance of the two records, just before the event, in this run."""
     simulation = Simulation(experiment)
-    simulation.run(max_events=found.event - 1)
+    simulation.run(max_events=divergence.event - 1)
     snapshot = simulation.snapshot()
-    about = [fields for fields in (found.left, found.right) if fields is not None]
+    about = [fields for fields in (divergence.left, divergence.right) if fields is not None]
     numbers = {fields.get("instance") for fields in about}
     lines = [_instance(instance) for instance in snapshot.instances if instance.index in numbers]
     names = {fields.get("request_id") for fields in about}

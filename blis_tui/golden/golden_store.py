@@ -333,7 +333,7 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
         baseline=Baseline(python=str(baseline["python"]), system=str(baseline["system"])),
         chain=Chain(**{**records, "entries": tuple(str(records["entries"]).split())}),
         document=document,
-        plugins=tuple({str(key): str(value) for key, value in one.items()} for one in plugins),
+        plugins=tuple({str(key): str(value) for key, value in plugin.items()} for plugin in plugins),
     )
 
 
@@ -427,7 +427,9 @@ def first_line_difference(found: str, expected: str) -> LineDifference | None:
     if found == expected:
         return None
     lines = found.split("\n"), expected.split("\n")
-    same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), min(map(len, lines)))
+    same = next(
+        (at for at, (line, other) in enumerate(zip(*lines, strict=False)) if line != other), min(map(len, lines))
+    )
     return LineDifference(same + 1, *_excerpts(*(side[same] if same < len(side) else None for side in lines)))
 
 

@@ -58,7 +58,9 @@ class Project:
             root / str(settings.get(name, default))
             for name, default in (("blis_spec_root", "."), ("blis_golden_dir", "golden"))
         )
-        plugins = tuple(str(root / one) if one.endswith(SCRIPT) else one for one in _words(settings, "blis_plugins"))
+        plugins = tuple(
+            str(root / word) if word.endswith(SCRIPT) else word for word in _words(settings, "blis_plugins")
+        )
         more: dict[str, tuple[str, ...]] = {}
         for field, name in (("spec_glob", "blis_spec_glob"), ("test_paths", "testpaths"), ("checks", "blis_checks")):
             if name in settings:
@@ -131,7 +133,7 @@ def project_of_folder(folder: Path) -> Project:
         InputError: a configuration on the way cannot be read.
     """
     folders = (folder, *folder.parents)
-    return _nearest(folders) or Project.at(next((one for one in folders if (one / _TOML).is_file()), folder), {})
+    return _nearest(folders) or Project.at(next((path for path in folders if (path / _TOML).is_file()), folder), {})
 
 
 def present() -> Project:
@@ -212,7 +214,7 @@ def relative_to_cwd(path: Path) -> str:
 
 def plugins_option(names: Iterable[str]) -> str:
     """Return the options that make a command of ``blis-tui`` load plug-ins, from the current folder."""
-    shown = (relative_to_cwd(Path(one)) if one.endswith(SCRIPT) else one for one in names)
+    shown = (relative_to_cwd(Path(name)) if name.endswith(SCRIPT) else name for name in names)
     return "".join(f" --plugins {quote(one)}" for one in shown)
 
 

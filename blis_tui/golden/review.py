@@ -99,16 +99,16 @@ def accept(files: GoldenFiles, *, force: bool = False, shown: Golden | None = No
         ReplacedError: another result waits now.
         InputError: none waits, or it was made by another Python or system than the golden (unless ``force``).
     """
-    found = _as_shown(files, shown)
+    golden = _as_shown(files, shown)
     if files.exists() and not force:
-        old, new = files.read().baseline, found.baseline
+        old, new = files.read().baseline, golden.baseline
         if old != new:
             raise InputError(
                 f"the golden of {files.name} was written by {old.python} on {old.system}, the new result by "
                 f"{new.python} on {new.system}",
                 help="produce it again there, or accept it with --force",
             )
-    files.write(found)
+    files.write(golden)
 
 
 def reject(files: GoldenFiles, *, shown: Golden | None = None) -> None:
@@ -123,16 +123,16 @@ class ReplacedError(InputError):
 
 
 def _as_shown(files: GoldenFiles, shown: Golden | None) -> Golden:
-    found = waiting(files)
-    if shown is not None and found != shown:
+    golden = waiting(files)
+    if shown is not None and golden != shown:
         raise ReplacedError(f"{files.name} has got another new result since this one was shown")
-    return found
+    return golden
 
 
 def unused(folder: Path, patterns: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the files below a folder that belong to no golden, if patterns are given those that match one."""
     names = (path.relative_to(folder).as_posix() for path in unused_files(folder))
-    return tuple(one for one in names if not patterns or any(fnmatch(one, pattern) for pattern in patterns))
+    return tuple(name for name in names if not patterns or any(fnmatch(name, pattern) for pattern in patterns))
 
 
 def delete_obsolete(
@@ -145,14 +145,14 @@ def delete_obsolete(
     Raises:
         InputError: a file cannot be deleted.
     """
-    obsolete = [one for one in survey(folder, root, patterns, plugins) if one.state == "obsolete"]
-    for one in obsolete:
-        one.files.remove()
+    obsolete = [entry for entry in survey(folder, root, patterns, plugins) if entry.state == "obsolete"]
+    for entry in obsolete:
+        entry.files.remove()
     files = unused(folder, patterns)
     for name in files:
         with reporting_write_errors(folder / name):
             (folder / name).unlink(missing_ok=True)
-    return [*(one.name for one in obsolete), *files]
+    return [*(entry.name for entry in obsolete), *files]
 
 
 def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:

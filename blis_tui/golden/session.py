@@ -321,7 +321,9 @@ def differs_only_in_engine(difference: ResultDifference) -> bool:
 
 def plugin_lines(golden: Golden, result: Golden) -> list[str]:
     """Return which users' plug-ins differ from those of the golden."""
-    old, new = ({(one["plug_point"], one["name"]): one for one in side.plugins} for side in (golden, result))
+    old, new = (
+        {(plugin["plug_point"], plugin["name"]): plugin for plugin in side.plugins} for side in (golden, result)
+    )
     lines = []
     for key in dict.fromkeys((*old, *new)):
         was, now = (
@@ -347,13 +349,13 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     broken = [
         f"golden.xfail: `{name}` is not an expectation of the experiment"
         for name in case.known
-        if name not in {one.metric for one in verdicts}
+        if name not in {verdict.metric for verdict in verdicts}
     ]
-    for one in verdicts:
-        if one.ok == (one.metric in case.known):
-            told = "it holds now: remove it from golden.xfail" if one.ok else "expectation failed"
-            broken.append(f"{told}: {one.sentence()}")
-            if one.event is not None and (command := debugger_command(case, one.event)):
+    for verdict in verdicts:
+        if verdict.ok == (verdict.metric in case.known):
+            told = "it holds now: remove it from golden.xfail" if verdict.ok else "expectation failed"
+            broken.append(f"{told}: {verdict.sentence()}")
+            if verdict.event is not None and (command := debugger_command(case, verdict.event)):
                 broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
     if not broken:

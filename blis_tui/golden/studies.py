@@ -106,7 +106,7 @@ def _report(result: StudyResult) -> str:
     """Return the report as JSON with one line per run."""
     study = result.study
     points = summaries(result)
-    front = {one.point.number for one in study_front(study, points)}
+    front = {point.point.number for point in study_front(study, points)}
     names = wanted(study)
     runs = {name: _line(row, names, front=row.point.number in front) for name, row in _named(result)}
     about = {"study": study.name, "experiment": study.experiment, "points": len(study.points)}

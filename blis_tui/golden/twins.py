@@ -96,15 +96,15 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
     )
 
 
-def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[str]:
+def answer(golden: Golden, result: Golden, differences: Sequence[Difference]) -> list[str]:
     """Return which side has changed and in what, and the old and new first divergence of server and simulation.
 
     Args:
         golden: the stored result.
         result: the new result.
-        found: the differences beyond the tolerances.
+        differences: the differences beyond the tolerances.
     """
-    lines = [_moved({one.path for one in found}), "server and simulation first diverge"]
+    lines = [_moved({difference.path for difference in differences}), "server and simulation first diverge"]
     for mark, one in (("-", golden), ("+", result)):
         parting = json.loads(one.report).get("parting")
         if not isinstance(parting, dict):
@@ -142,7 +142,7 @@ def _report(recording: Recording, twin: Twin, name: str, steps: str) -> dict[str
         "workload": {"requests": len(recording.requests), "sha256": _asked(recording)},
         "answered": {"both": len(twin.pairs), "measured": twin.only_left, "simulated": twin.only_right},
         "engine": _engine(twin),
-        "latency_ms": {metric: _latency(found) for metric, found in twin.errors.items()},
+        "latency_ms": {metric: _latency(error) for metric, error in twin.errors.items()},
         "parting": None
         if parting is None
         else {"where": where(parting), "cause": parting.cause, "why": parting.why, "what": parting.text},

@@ -147,7 +147,9 @@ class Watch:
     def __init__(self, project: Project, paths: Sequence[Path] = (), plugins: Sequence[str] = ()) -> None:
         root, spec_root, golden_dir = map(_absolute, (project.root, project.spec_root, project.golden_dir))
         self._project = replace(project, root=root, spec_root=spec_root, golden_dir=golden_dir)
-        self._paths = tuple(map(_absolute, paths)) or tuple(root / one for one in project.test_paths) or (root,)
+        self._paths = (
+            tuple(map(_absolute, paths)) or tuple(root / test_path for test_path in project.test_paths) or (root,)
+        )
         self._plugins = tuple(plugins)
         self._registries: dict[Project, Registry | None] = {}
         self._specs: dict[Path, _Spec] = {}
@@ -192,7 +194,7 @@ class Watch:
     @property
     def tests(self) -> tuple[WatchedTest, ...]:
         """All tests."""
-        return tuple(test for one in self._specs.values() for test in one.tests)
+        return tuple(test for spec in self._specs.values() for test in spec.tests)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -205,7 +207,7 @@ class Watch:
         self._looks += 1
         now = self._stamps()
         settled, self._seen = now == self._seen, now
-        retry = not self._looks % _RETRY and any(one.problem for one in self._specs.values())
+        retry = not self._looks % _RETRY and any(spec.problem for spec in self._specs.values())
         if not settled or (now == self._acted and not retry):
             return None
         changed = frozenset(path for path in (*now, *self._acted) if now.get(path) != self._acted.get(path))
@@ -215,10 +217,10 @@ class Watch:
     def _react(self, changed: frozenset[Path]) -> Round:
         verdicts: list[Verdict] = []
         tests: list[WatchedTest] = []
-        for project in [one for one in self._registries if changed & self._scripts(one)]:
+        for project in [registry for registry in self._registries if changed & self._scripts(registry)]:
             del self._registries[project]
         found = self._found()
-        for path in [one for one in self._specs if one not in found]:
+        for path in [spec for spec in self._specs if spec not in found]:
             del self._specs[path]
             verdicts.append(Verdict(name=relative_to_cwd(path), status="gone", text="its goldens belong to no test"))
         for path in found:
@@ -350,7 +352,7 @@ class Watch:
         return self._registries[project]
 
     def _watched(self) -> dict[Path, None]:
-        return {path: None for one in self._specs.values() for path in one.reads}
+        return {path: None for spec in self._specs.values() for path in spec.reads}
 
     def _stamps(self) -> dict[Path, Stamp]:
         return {path: stamp(path) for path in (self._watched() | self._found())}
@@ -367,11 +369,11 @@ def divergence_text(verdict: Verdict) -> str:
         return f"{verdict.name} has no golden to diverge from"
     if not test.case.is_run:
         return f"{verdict.name} is {'a study' if test.case.is_study else 'a recording'}, which has no events"
-    found = find_divergence(test.files.read(), new, test.case.load(), test.files)
-    if found is None:
+    divergence = find_divergence(test.files.read(), new, test.case.load(), test.files)
+    if divergence is None:
         return "no event diverges: the records are the same"
-    command = debugger_command(test.case, found.event)
-    return found.text() + (f"\nopen it in the debugger: {command}" if command else "")
+    command = debugger_command(test.case, divergence.event)
+    return divergence.text() + (f"\nopen it in the debugger: {command}" if command else "")
 
 
 def _verdict(test: WatchedTest, outcome: Outcome, shown: Golden | None) -> Verdict:
@@ -380,14 +382,15 @@ def _verdict(test: WatchedTest, outcome: Outcome, shown: Golden | None) -> Verdi
     return Verdict(name=test.files.name, status=outcome.status, text=outcome.text, test=test, shown=shown)
 
 
-def _problem(path: Path, found: _Spec) -> Verdict:
-    return Verdict(name=relative_to_cwd(path), status="error", text=found.problem)
+def _problem(path: Path, spec: _Spec) -> Verdict:
+    return Verdict(name=relative_to_cwd(path), status="error", text=spec.problem)
 
 
 def _distinct(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Return the verdicts without those that only repeat a text, as all experiments with a broken plug-in do."""
     texts: Mapping[tuple[str, str], Verdict] = {
-        (one.status, one.text if one.status == "error" else one.name): one for one in reversed(list(verdicts))
+        (verdict.status, verdict.text if verdict.status == "error" else verdict.name): verdict
+        for verdict in reversed(list(verdicts))
     }
     return tuple(reversed([*texts.values()]))
 

@@ -537,7 +537,7 @@ class Experiment:
             return ()
         named = named_in((self.workload, self.policy, self.cluster, self.pools))
         found = dict.fromkeys(plugin for path, config in named for plugin in self.plugins.used(path, config))
-        return tuple(sorted((one for one in found if one.origin is not None), key=attrgetter("path", "name")))
+        return tuple(sorted((plugin for plugin in found if plugin.origin is not None), key=attrgetter("path", "name")))
 
     @property
     def instances(self) -> int:

@@ -122,5 +122,7 @@ LATENCIES: Final = (
     ),
 )
 """In the order in which they are listed. Those of a report are the fields of its ``Latencies``."""
-SAMPLED: Final[Mapping[str, Latency]] = MappingProxyType({one.field: one for one in LATENCIES if one.end})
+SAMPLED: Final[Mapping[str, Latency]] = MappingProxyType(
+    {latency.field: latency for latency in LATENCIES if latency.end}
+)
 """By the report's field: those with one time for each request."""

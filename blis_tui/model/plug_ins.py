@@ -345,14 +345,14 @@ def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:
 
 def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
     """Return what modules mark as plug-ins, in order of definition."""
-    found: list[Plugin] = []
+    plugins: list[Plugin] = []
     for module in modules:
         for value in vars(module).values():
             if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {}):
                 plugin = value.__dict__[_MARK]
-                if not any(plugin is one for one in found):  # it may have several names in its module
-                    found.append(plugin)
-    return tuple(found)
+                if not any(plugin is one for one in plugins):  # it may have several names in its module
+                    plugins.append(plugin)
+    return tuple(plugins)
 
 
 @cache

@@ -252,25 +252,25 @@ INSTANCE_FIGURES: Final = (
         "vllm:num_requests_running",
         "gauge",
         "Number of requests in model execution batches.",
-        lambda one: len(one.batch.running),
+        lambda instance: len(instance.batch.running),
     ),
     InstanceFigure(
         "vllm:num_requests_waiting",
         "gauge",
         "Number of requests waiting to be processed.",
-        lambda one: len(one.waiting.items),
+        lambda instance: len(instance.waiting.items),
     ),
     InstanceFigure(
         "vllm:kv_cache_usage_perc",
         "gauge",
         "KV-cache usage. 1 means 100 percent usage.",
-        lambda one: one.pool.used / one.pool.total,
+        lambda instance: instance.pool.used / instance.pool.total,
     ),
     InstanceFigure(
         "vllm:num_preemptions",
         "counter",
         "Cumulative number of preemption from the engine.",
-        lambda one: one.tallies.preemptions,
+        lambda instance: instance.tallies.preemptions,
     ),
 )
 GENERATED: Final = ("vllm:generation_tokens", "Number of generation tokens processed.")
@@ -293,7 +293,7 @@ class _Target:
 
     def look(self, instance: Instance) -> None:
         """Sample its current values."""
-        self.figures.append(tuple(one.of(instance) for one in INSTANCE_FIGURES))
+        self.figures.append(tuple(figure.of(instance) for figure in INSTANCE_FIGURES))
         counts, total = gaps_of(instance)
         self.gaps.append((*counts, total))
         speculative = instance.batch.speculative
@@ -366,7 +366,9 @@ class Scrapes:
         if not self._times_us or self._times_us[-1] < cluster.now:
             self.take(cluster, cluster.now)
         first_tokens = [_Contributions(0) for _ in self._targets]
-        added = [[_Contributions(len(self._buckets(family, one))) for one in self._targets] for family in FAMILIES]
+        added = [
+            [_Contributions(len(self._buckets(family, target))) for target in self._targets] for family in FAMILIES
+        ]
         for row in table.plain():
             if row.instance < 0:
                 continue
@@ -384,7 +386,7 @@ class Scrapes:
         yield from _histogram(GAPS, [self._gaps(index) for index in range(len(self._targets))])
         told = ""
         for family, of_instances in zip(FAMILIES, added, strict=True):
-            series = [self._points(family, index, one) for index, one in enumerate(of_instances)]
+            series = [self._points(family, index, contributions) for index, contributions in enumerate(of_instances)]
             if not family.counts:
                 yield from _histogram(family, series)
                 continue
@@ -434,17 +436,17 @@ class Scrapes:
         """Iterate over the lines of instantaneous values."""
         for place, figure in enumerate(INSTANCE_FIGURES):
             yield from about(figure.name, figure.kind, figure.help)
-            for index, one in enumerate(self._targets):
-                for values, time_us in zip(one.figures, self._times_us[one.first :], strict=True):
+            for index, target in enumerate(self._targets):
+                for values, time_us in zip(target.figures, self._times_us[target.first :], strict=True):
                     yield _line(figure.sample, self._labels(index), repr(values[place]), time_us)
 
     def _generation(self, first_tokens: list[_Contributions]) -> Iterator[str]:
         """Count generated tokens: each is a first token, follows another after a gap, or comes together with it."""
         name, text = GENERATED
         yield from about(name, "counter", text)
-        for index, one in enumerate(self._targets):
-            times = range(one.first, len(self._times_us))
-            came = zip(times, one.gaps, one.together, first_tokens[index].over(times), strict=True)
+        for index, target in enumerate(self._targets):
+            times = range(target.first, len(self._times_us))
+            came = zip(times, target.gaps, target.together, first_tokens[index].over(times), strict=True)
             for time, gaps, together, (firsts, _) in came:
                 total = firsts + together
                 for count in gaps[:-1]:

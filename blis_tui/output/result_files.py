@@ -406,7 +406,7 @@ def _move(staged: Path, target: Path, files: Iterable[str]) -> None:
         return
     for name in files:
         path = target / name
-        blocked = next((one for one in path.parents if one.exists() and not one.is_dir()), None)
+        blocked = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
         if blocked is not None or path.is_dir():
             raise InputError(f"cannot write {path}: {blocked or path} is in the way")
     for name in files:

@@ -48,7 +48,7 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
         _pairs(main_lines(report), width),
         _latencies(
             "milliseconds",
-            {one.label: getattr(report.latency, one.field) for one in LATENCIES},
+            {latency.label: getattr(report.latency, latency.field) for latency in LATENCIES},
             width,
         ),
     ]
@@ -63,7 +63,10 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
     if report.warnings:
         blocks.append(warnings_text(report, width).rstrip())
     if report.expectations:
-        verdicts = [f"  {'ok  ' if one.ok else 'FAIL'}  {printable(one.sentence())}" for one in report.expectations]
+        verdicts = [
+            f"  {'ok  ' if expectation.ok else 'FAIL'}  {printable(expectation.sentence())}"
+            for expectation in report.expectations
+        ]
         blocks.append("\n".join(["expectations", *verdicts]))
     return "\n\n".join(blocks) + "\n"
 
@@ -104,9 +107,9 @@ def main_lines(report: Report) -> dict[str, str]:
 def warnings_text(report: Report, width: int = WIDTH) -> str:
     """Describe warnings with advice, wrapped like the diagnostics of documents; empty if there are none."""
     lines: list[str] = []
-    for found in report.warnings:
-        lines += _wrapped(f"{found.severity}[{found.id}]: ", found.message, "  ", width)
-        lines += _wrapped("  = help: ", found.advice, " " * 10, width)
+    for warning in report.warnings:
+        lines += _wrapped(f"{warning.severity}[{warning.id}]: ", warning.message, "  ", width)
+        lines += _wrapped("  = help: ", warning.advice, " " * 10, width)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -146,7 +149,10 @@ def _steady(steady: Steady) -> str:
 
 def _fullest(report: Report) -> str:
     """Describe the peak KV use of the fullest instance."""
-    fullest = max(report.instances, key=lambda one: (one.kv.peak_used / max(1, one.kv.blocks), one.kv.peak_used))
+    fullest = max(
+        report.instances,
+        key=lambda instance: (instance.kv.peak_used / max(1, instance.kv.blocks), instance.kv.peak_used),
+    )
     where = f" of instance {fullest.instance}" if len(report.instances) > 1 else ""
     return f"{fullest.kv.peak_used:,} of {plural(fullest.kv.blocks, 'block')}{where} at peak"
 
@@ -154,8 +160,8 @@ def _fullest(report: Report) -> str:
 def _by(kind: str, groups: Mapping[str, GroupReport], width: int) -> Iterator[str]:
     """Iterate over tables of latencies by group, if there is more than one group."""
     if len(groups) > 1:
-        yield _latencies(f"TTFT by {kind}, ms", {name: one.ttft_ms for name, one in groups.items()}, width)
-        yield _latencies(f"E2E by {kind}, ms", {name: one.e2e_ms for name, one in groups.items()}, width)
+        yield _latencies(f"TTFT by {kind}, ms", {name: group.ttft_ms for name, group in groups.items()}, width)
+        yield _latencies(f"E2E by {kind}, ms", {name: group.e2e_ms for name, group in groups.items()}, width)
 
 
 def _largest(tenants: Mapping[str, GroupReport]) -> Mapping[str, GroupReport]:
@@ -176,7 +182,7 @@ def _pairs(values: dict[str, str], width: int) -> str:
 def _latencies(title: str, distributions: Mapping[str, Distribution], width: int) -> str:
     """Format a table; if too wide, reduce the column spacing, the decimals, and the length of names."""
     for decimals in (2, 1, 0):
-        rows = {name: one.texts(_COLUMNS, f",.{decimals}f") for name, one in distributions.items()}
+        rows = {name: distribution.texts(_COLUMNS, f",.{decimals}f") for name, distribution in distributions.items()}
         cells = [cell for row in (_COLUMNS, *rows.values()) for cell in row]
         least = 1 + max(map(len, cells))
         names = width - len(_COLUMNS) * least
@@ -192,13 +198,15 @@ def instance_lines(report: Report) -> dict[str, str]:
     """Describe what was simulated, and how well its step times are known."""
     lines: dict[str, str] = {}
     if report.pools is None:
-        (one,) = report.step_time.values()
-        split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
-        split += f", DP {one.data_parallel}" if one.data_parallel else ""
-        split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
+        (step_time,) = report.step_time.values()
+        split = f"TP {step_time.tensor_parallel}" + (
+            f", PP {step_time.pipeline_parallel}" if step_time.pipeline_parallel else ""
+        )
+        split += f", DP {step_time.data_parallel}" if step_time.data_parallel else ""
+        split += f", EP {step_time.expert_parallel}" if step_time.expert_parallel else ""
         came = ", counting all that were ever started" if report.lifecycle else ""
-        what = "ranks of " if one.data_parallel else "of "
-        lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
+        what = "ranks of " if step_time.data_parallel else "of "
+        lines["instances"] = f"{len(report.instances):,} {what}{step_time.model} on {step_time.hardware}, {split}{came}"
     lines["step times"] = _by_pool({name: one.kind for name, one in report.step_time.items()})
     expected = report.expected_errors()
     lines["accuracy"] = _by_pool({name: accuracy_text(known, "--explain accuracy") for name, known in expected.items()})
@@ -226,8 +234,10 @@ def accuracy_text(known: Expectation, more: str = "blis-tui explain accuracy") -
     """
     parts = []
     if known.bands:
-        listed = ", ".join(f"{METRIC_NAMES[metric]} ±{percent_text(one.median)}" for metric, one in known.bands.items())
-        counts = [one.servers for one in known.bands.values()]
+        listed = ", ".join(
+            f"{METRIC_NAMES[metric]} ±{percent_text(band.median)}" for metric, band in known.bands.items()
+        )
+        counts = [band.servers for band in known.bands.values()]
         servers = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(counts), max(counts))))
         parts.append(f"{listed} (median, {servers} measured servers like this; `{more}`)")
     if known.reasons:
@@ -242,9 +252,9 @@ def accuracy_table(expected: Mapping[str, Expectation]) -> str:
     reasons = []
     for pool, known in expected.items():
         name = pool if len(expected) > 1 else ""
-        for metric, one in known.bands.items():
-            within = f"{one.low:+.0f} to {one.high:+.0f} %"
-            rows.append((name, METRIC_NAMES[metric], f"{one.median:.1f} %", within, f"{one.servers:,}"))
+        for metric, band in known.bands.items():
+            within = f"{band.low:+.0f} to {band.high:+.0f} %"
+            rows.append((name, METRIC_NAMES[metric], f"{band.median:.1f} %", within, f"{band.servers:,}"))
         if known.reasons:
             reasons.append(f"{name}: {not_measured_text(known)}" if name else not_measured_text(known))
     return "\n".join([about, *(aligned(rows, right=(2, 3, 4)) if len(rows) > 1 else ()), *reasons]) + "\n"
@@ -382,9 +392,9 @@ def _verdicts(report: Report) -> dict[str, str]:
     """Lines about the criteria by which BLIS judges runs."""
     lines: dict[str, str] = {}
     if report.anomalies is not None:
-        found = report.anomalies
-        inversions = plural(found.priority_inversions, "priority inversion")
-        lines["anomalies"] = f"{inversions}, {plural(found.head_of_line_blocking, 'blocked queue')}"
+        anomalies = report.anomalies
+        inversions = plural(anomalies.priority_inversions, "priority inversion")
+        lines["anomalies"] = f"{inversions}, {plural(anomalies.head_of_line_blocking, 'blocked queue')}"
     if report.saturation is not None:
         lines["saturation"] = _saturation(report.saturation, report.duration_us)
     if report.fitness is not None:
@@ -392,52 +402,52 @@ def _verdicts(report: Report) -> dict[str, str]:
     return lines
 
 
-def _ranks(found: RanksReport) -> str:
-    who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
-    idle, waits = share_text(found.dummy_share), share_text(found.waiting_share)
+def _ranks(ranks: RanksReport) -> str:
+    who = f"{plural(ranks.ranks, 'rank')} of {plural(ranks.replicas, 'replica')}, {plural(ranks.steps, 'step')}"
+    idle, waits = share_text(ranks.dummy_share), share_text(ranks.waiting_share)
     return f"{who}: {idle} dummy batches, {waits} of busy time spent waiting for the slowest rank"
 
 
 def _slo(slo: SloReport) -> dict[str, str]:
     lines = {"goodput": f"{_share(slo.good, slo.injected)}, {slo.goodput_rps:,.2f} requests/s"}
     if len(slo.classes) > 1:
-        for name, one in slo.classes.items():
-            lines[f"  {name}"] = f"{_share(one.good, one.injected)}, {one.goodput_rps:,.2f} requests/s"
+        for name, class_ in slo.classes.items():
+            lines[f"  {name}"] = f"{_share(class_.good, class_.injected)}, {class_.goodput_rps:,.2f} requests/s"
     return lines
 
 
-def _sessions(found: SessionReport) -> dict[str, str]:
-    ended = f"{found.completed:,} completed, {found.cancelled:,} cancelled, {found.unfinished:,} unfinished"
-    took = found.duration_ms
+def _sessions(session: SessionReport) -> dict[str, str]:
+    ended = f"{session.completed:,} completed, {session.cancelled:,} cancelled, {session.unfinished:,} unfinished"
+    took = session.duration_ms
     if took.p50 is not None and took.p99 is not None:
         ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
-    lines = {"sessions": f"{found.started:,} with {plural(found.calls, 'request')}: {ended}"}
-    if found.due_calls_per_s is not None:
+    lines = {"sessions": f"{session.started:,} with {plural(session.calls, 'request')}: {ended}"}
+    if session.due_calls_per_s is not None:
         lines["due"] = (
-            f"{found.due_calls_per_s:,.2f} requests/s of sessions that started, {found.calls_per_s:,.2f} came"
+            f"{session.due_calls_per_s:,.2f} requests/s of sessions that started, {session.calls_per_s:,.2f} came"
         )
-    first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
+    first, later = session.first_ttft_ms.p50, session.later_ttft_ms.p50
     if first is not None and later is not None:
-        cached = f"{share_text(found.later_cached)} of later prompts cached"
+        cached = f"{share_text(session.later_cached)} of later prompts cached"
         lines["first tokens"] = f"p50 {first:,.2f} ms in first calls, {later:,.2f} ms in later ones, {cached}"
     return lines
 
 
-def _reasoning(found: ReasoningReport) -> str:
-    tokens = f"{plural(found.reasoning_tokens, 'token')} ({share_text(found.share)} of output)"
-    text = f"{tokens}, {plural(found.requests, 'request')}"
-    first = found.ttfat_ms
+def _reasoning(reasoning: ReasoningReport) -> str:
+    tokens = f"{plural(reasoning.reasoning_tokens, 'token')} ({share_text(reasoning.share)} of output)"
+    text = f"{tokens}, {plural(reasoning.requests, 'request')}"
+    first = reasoning.ttfat_ms
     if first.p50 is not None and first.p99 is not None:
         text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
     return text
 
 
-def _saturation(found: Saturation, duration_us: int) -> str:
+def _saturation(saturation: Saturation, duration_us: int) -> str:
     from blis_tui.results.sections.control import WINDOW_US  # noqa: PLC0415  (few runs need it)
 
     last = "run" if duration_us <= WINDOW_US else f"last {WINDOW_US // 1_000_000} s"
-    over = f"{found.label}, the most frequent verdict of the {last}"
-    return f"{over} ({found.detector}; score {found.score:.3f} at the end)"
+    over = f"{saturation.label}, the most frequent verdict of the {last}"
+    return f"{over} ({saturation.detector}; score {saturation.score:.3f} at the end)"
 
 
 def _share(good: int, injected: int) -> str:
@@ -462,26 +472,25 @@ def _disaggregation(split: DisaggregationReport) -> str:
     )
 
 
-def _regret(found: RoutingReport) -> str:
-    if not found.scored:
-        return f"none: the routing policy has no scores ({plural(found.decisions, 'decision')})"
-    seen, true = found.regret.seen, found.regret.true
-    text = f"{found.regretted:,} of {plural(found.scored, 'decision')} against the true state"
+def _regret(routing: RoutingReport) -> str:
+    if not routing.scored:
+        return f"none: the routing policy has no scores ({plural(routing.decisions, 'decision')})"
+    seen, true = routing.regret.seen, routing.regret.true
+    text = f"{routing.regretted:,} of {plural(routing.scored, 'decision')} against the true state"
     return f"{text}, by up to {true.max:.3f} (mean {true.mean:.4f}; as the router saw it {seen.mean:.4f})"
 
 
-def _preemption(found: PreemptionReport) -> str:
-    text = f"{plural(found.recomputed_tokens, 'token')} recomputed"
-    if found.swapped_out or found.host_full:
-        text += (
-            f", {plural(found.swapped_out, 'victim')} swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
-        )
-        text += f", {found.added_us / 1e3:,.2f} ms added to steps)"
+def _preemption(preemption: PreemptionReport) -> str:
+    text = f"{plural(preemption.recomputed_tokens, 'token')} recomputed"
+    if preemption.swapped_out or preemption.host_full:
+        text += f", {plural(preemption.swapped_out, 'victim')} swapped out"
+        text += f" ({preemption.bytes_moved / 1e9:,.3f} GB moved both ways"
+        text += f", {preemption.added_us / 1e3:,.2f} ms added to steps)"
     return text
 
 
-def _tiers(found: TiersReport) -> str:
-    hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in found.tiers.items())
-    moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms added to steps"
-    back = f"{found.reloaded:,} reloaded ({hits}), {found.thrashing:,} thrashing"
-    return f"{plural(found.offloaded, 'block')} offloaded, {back}, {moved}"
+def _tiers(tiers: TiersReport) -> str:
+    hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in tiers.tiers.items())
+    moved = f"{tiers.bytes_moved / 1e9:,.3f} GB moved both ways, {tiers.added_us / 1e3:,.2f} ms added to steps"
+    back = f"{tiers.reloaded:,} reloaded ({hits}), {tiers.thrashing:,} thrashing"
+    return f"{plural(tiers.offloaded, 'block')} offloaded, {back}, {moved}"

@@ -32,7 +32,7 @@ GRID: Final = (*range(0, 9_900, 100), *range(9_900, 9_990, 10), *range(9_990, 10
 _TICKS: Final = (0, 5_000, 9_000, 9_500, 9_900, 9_990, 9_999)
 _PERCENTILE: Final = re.compile(r"latency\.(\w+)\.p(\d+)")
 
-NAMES: Final = {one.field: one.title for one in LATENCIES if one.has_curve}
+NAMES: Final = {latency.field: latency.title for latency in LATENCIES if latency.has_curve}
 """Latencies of a report that have curves."""
 
 
@@ -64,10 +64,10 @@ def _value(ordered: Sequence[float] | HistogramSamples, hundredths: int) -> floa
 
 def percentile_axis() -> dict[str, object]:
     """Return Plotly's settings of the axis."""
-    places = [place(one) for one in _TICKS]
+    places = [place(tick) for tick in _TICKS]
     return {
         "tickvals": places,
-        "ticktext": [name_of(one) for one in _TICKS],
+        "ticktext": [name_of(tick) for tick in _TICKS],
         "tickangle": 0,
         "title": {"text": "percentile"},
     }
@@ -104,10 +104,10 @@ def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expe
 
 def _bound(limit: Expectation, latency: str) -> tuple[int, float] | None:
     """Return the percentile of a latency that an expectation bounds from above, and the bound; None = none."""
-    found = _PERCENTILE.fullmatch(limit.metric)
-    if found is None or found[1] != latency or limit.max is None:
+    match = _PERCENTILE.fullmatch(limit.metric)
+    if match is None or match[1] != latency or limit.max is None:
         return None
-    return int(found[2]), limit.max
+    return int(match[2]), limit.max
 
 
 def _mark(panel: int, percent: int, limit_ms: float) -> dict[str, object]:
@@ -188,7 +188,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[RequestNumbers]) -> Pic
             traces.append(
                 _points(panel, name, color, table, [one for one in drawn if table.group(one)[0] == group], measure)
             )
-            members = [one for one in rows if table.group(one)[0] == group]
+            members = [row for row in rows if table.group(row)[0] == group]
             for percentile in ("p90",) if several else ("p50", "p90"):
                 values = percentile_over_time(members, over, measure, percentile)
                 head.append(f"{short} {percentile}" + (f", {group}" if several else ""))
@@ -268,7 +268,7 @@ def percentile_over_time(
         value: int = getattr(row, measure)
         if value >= 0:
             samples[min(row.arrival_us // length, len(over) - 1)].append(value)
-    return [getattr(of_samples(one), percentile) for one in samples]
+    return [getattr(of_samples(sample), percentile) for sample in samples]
 
 
 class Rates(NamedTuple):

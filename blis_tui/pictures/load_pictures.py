@@ -116,13 +116,15 @@ class LoadObserver:
         for instance in self._instances.values():
             instance.settle(end_us)
         courses = [course for one in self._instances.values() for course in (one.waiting, one.running, one.kv_used)]
-        courses += [one for one in (self._held, self._at_work) if one is not None]
+        courses += [
+            load_time_series for load_time_series in (self._held, self._at_work) if load_time_series is not None
+        ]
         for course in courses:
             course.set(end_us, course.value)
         slices = [*(course.slices for course in courses), *(one.step_tokens for one in self._instances.values())]
         slice_us = max((one.slice_us for one in slices), default=FIRST_US)
         count = -(-end_us // slice_us)
-        found = [
+        loads = [
             InstanceLoad(
                 number,
                 one.pool,
@@ -136,7 +138,7 @@ class LoadObserver:
         ]
         held = None if self._held is None else self._held.slices.slices(slice_us, count)
         at_work = None if self._at_work is None else self._at_work.slices.slices(slice_us, count)
-        return LoadTable(slice_us, found, held, at_work)
+        return LoadTable(slice_us, loads, held, at_work)
 
     # ---- records ----
 
@@ -241,11 +243,11 @@ class Slices:
         """Return ``count`` slices of a length that doubling the current one reaches; 0 where nothing was counted."""
         while self.slice_us < slice_us:
             self._halve()
-        found = [
+        slices = [
             Slice(amount / weight if weight else 0.0, peak)
             for amount, weight, peak in zip(self._amount, self._weight, self._peak, strict=True)
         ]
-        return (found + [Slice(0.0, 0)] * count)[:count]
+        return (slices + [Slice(0.0, 0)] * count)[:count]
 
     def _halve(self) -> None:
         """Merge pairs of slices."""
@@ -286,11 +288,11 @@ class _Measure(NamedTuple):
     format: str = ",.1f"
     suffix: str = ""
 
-    def values(self, one: InstanceLoad) -> tuple[list[float], list[float]]:
+    def values(self, instance_load: InstanceLoad) -> tuple[list[float], list[float]]:
         """Return the means and the peaks."""
-        found: Sequence[Slice] = getattr(one, self.field)
-        scale = 100 / one.kv_blocks if self.field == "kv_used" else 1
-        return [round(each.mean * scale, 3) for each in found], [round(each.peak * scale, 3) for each in found]
+        slices: Sequence[Slice] = getattr(instance_load, self.field)
+        scale = 100 / instance_load.kv_blocks if self.field == "kv_used" else 1
+        return [round(each.mean * scale, 3) for each in slices], [round(each.peak * scale, 3) for each in slices]
 
 
 MEASURES: Final = (
@@ -317,7 +319,11 @@ def load_pictures(load: LoadTable, end_us: int) -> list[Picture]:
     if len(x) < 2:
         return []
     few = len(load.instances) <= LINES
-    lines = [_instance_line(one, x) for one in load.instances] if few else _pool_lines(load.instances, x)
+    lines = (
+        [_instance_line(instance_load, x) for instance_load in load.instances]
+        if few
+        else _pool_lines(load.instances, x)
+    )
     more = {"Requests in the gateway's queue": load.held, "Instances at work": load.at_work}
     note = f"Means over {load.slice_us / 1e6:,g} s each; peaks are in the hover text. Zooming into one zooms all."
     pictures = [_lines_picture("load", "Load over time", "instance" if few else "pool", lines, more, note)]
@@ -340,25 +346,25 @@ def _edges(load: LoadTable, end_us: int) -> list[float]:
     return [*(number * load.slice_us / 1e6 for number in range(slices)), end_us / 1e6]
 
 
-def _instance_line(one: InstanceLoad, x: Sequence[float]) -> _Line:
-    both = [measure.values(one) for measure in MEASURES]
-    return _Line(f"instance {one.instance}", x, [means for means, _ in both], [peaks for _, peaks in both])
+def _instance_line(instance_load: InstanceLoad, x: Sequence[float]) -> _Line:
+    both = [measure.values(instance_load) for measure in MEASURES]
+    return _Line(f"instance {instance_load.instance}", x, [means for means, _ in both], [peaks for _, peaks in both])
 
 
 def _pool_lines(instances: Sequence[InstanceLoad], x: Sequence[float]) -> list[_Line]:
     pools: dict[str, list[InstanceLoad]] = {}
-    for one in instances:
-        pools.setdefault(one.pool, []).append(one)
+    for instance_load in instances:
+        pools.setdefault(instance_load.pool, []).append(instance_load)
     return [_mean_line(f"pool {name}, mean of {plural(len(own), 'instance')}", own, x) for name, own in pools.items()]
 
 
 def _mean_line(name: str, instances: Sequence[InstanceLoad], x: Sequence[float]) -> _Line:
     """Return the mean over instances, and the highest peak of any."""
-    members = [_instance_line(one, x) for one in instances]
+    members = [_instance_line(instance_load, x) for instance_load in instances]
     means, peaks = [], []
     for number in range(len(MEASURES)):
-        means.append([_mean(values) for values in zip(*(one.values[number] for one in members), strict=True)])
-        peaks.append([max(values) for values in zip(*(one.peaks[number] for one in members), strict=True)])
+        means.append([_mean(values) for values in zip(*(member.values[number] for member in members), strict=True)])
+        peaks.append([max(values) for values in zip(*(member.peaks[number] for member in members), strict=True)])
     return _Line(name, x, means, peaks)
 
 
@@ -424,7 +430,7 @@ def _table(lines: Sequence[_Line]) -> Table:
 
 
 def _heat_map(instances: Sequence[InstanceLoad], edges: Sequence[float]) -> Picture:
-    names = [f"{one.pool} {one.instance}" for one in instances]
+    names = [f"{instance_load.pool} {instance_load.instance}" for instance_load in instances]
     views = {}
     for measure in MEASURES:
         title = measure.title.split(":")[0]
@@ -433,7 +439,7 @@ def _heat_map(instances: Sequence[InstanceLoad], edges: Sequence[float]) -> Pict
             "x": [*edges],
             "y": [label(name) for name in names],
             "colorscale": "Viridis",
-            "z": [measure.values(one)[0] for one in instances],
+            "z": [measure.values(instance_load)[0] for instance_load in instances],
             "zmin": 0,
             "colorbar": {"title": {"text": title, "side": "right"}, "ticksuffix": measure.suffix, "thickness": 14},
             "hovertemplate": f"%{{y}} at %{{x:,.1f}} s: %{{z:{measure.format}}}{measure.suffix}<extra></extra>",

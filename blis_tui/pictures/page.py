@@ -50,8 +50,8 @@ def plotly_script() -> str:
 
 def plotly_version() -> str:
     """Return the version in the script's header; ``unknown`` if it has none."""
-    found = re.search(r"plotly\.js v([\w.-]+)", plotly_script()[:500])
-    return "unknown" if found is None else found[1]
+    match = re.search(r"plotly\.js v([\w.-]+)", plotly_script()[:500])
+    return "unknown" if match is None else match[1]
 
 
 _NO_SCRIPT: Final = "The charts need JavaScript; the tables below them do not."
@@ -197,9 +197,9 @@ class Card:
 def cards(found: Iterable[Card]) -> str:
     """Return key figures side by side."""
     parts = [
-        f"<div class='card'><dt>{escape(one.name)}</dt>"
-        f"<dd>{escape(one.value)}<small>{escape(one.more)}</small></dd></div>"
-        for one in found
+        f"<div class='card'><dt>{escape(card.name)}</dt>"
+        f"<dd>{escape(card.value)}<small>{escape(card.more)}</small></dd></div>"
+        for card in found
     ]
     return f"<dl class='cards'>{''.join(parts)}</dl>"
 

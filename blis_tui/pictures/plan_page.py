@@ -64,13 +64,17 @@ def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
     pictures = (_tried_picture(plan), _answers_picture(plan))
     sections = [
         Section(name="answer", title="Answer", content=_answer(plan)),
-        Section(name="tried", title="What was tried", content=[*(one for one in pictures if one), _tried_table(plan)]),
+        Section(
+            name="tried",
+            title="What was tried",
+            content=[*(picture for picture in pictures if picture), _tried_table(plan)],
+        ),
         Section(name="configurations", title="Configurations", content=[_configurations(plan)]),
         chosen_section(chosen) if chosen else Section(name="runs", title=""),
         Section(name="settings", title="All settings", content=[unfold("The question", document(study.document))]),
         Section(name="provenance", title="Provenance", content=[_provenance(plan)]),
     ]
-    bounds = ", ".join(bound_text(one) for one in study.constraints)
+    bounds = ", ".join(bound_text(constraint) for constraint in study.constraints)
     what = "The highest rate that meets" if plan.question.max_rate else "The cheapest configuration that meets"
     return page(f"{study.experiment}: a plan", f"{what} {bounds}.", sections)
 
@@ -81,8 +85,8 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
     if best is None or best.found is None:
         return []
     size = _size(plan, best.found)
-    fails = [one for one in best.tried if one.holding < len(one.rows)]
-    beside = min(fails, key=lambda one: abs(_size(plan, one) - size), default=None)
+    fails = [trial for trial in best.tried if trial.holding < len(trial.rows)]
+    beside = min(fails, key=lambda trial: abs(_size(plan, trial) - size), default=None)
     runs = [("the answer", best.found), *([] if beside is None else [("does not hold", beside)])]
     study = plan.question.study
     return [
@@ -91,13 +95,13 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
     ]
 
 
-def _size(plan: Plan, one: Trial) -> float:
+def _size(plan: Plan, trial: Trial) -> float:
     """Return the quantity that was searched: a rate, or a size."""
-    return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
+    return (trial.rate_per_s if plan.question.max_rate else trial.size) or 0.0
 
 
-def _size_text(plan: Plan, one: Trial) -> str:
-    return f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else size_text(plan, one.size)
+def _size_text(plan: Plan, trial: Trial) -> str:
+    return f"{trial.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else size_text(plan, trial.size)
 
 
 # ---- the answer ----
@@ -109,15 +113,15 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     parts: list[str | Picture | Table] = [f"<p class='verdict {kind}'>{escape(answer_text(plan))}</p>"]
     if best is None or best.found is None:
         return parts
-    found, binding = best.found, plan.binding
+    trial, binding = best.found, plan.binding
     title = size_title(plan)
-    gpus = plural(int(found.mean("cost.gpus") or 0), "GPU")
+    gpus = plural(int(trial.mean("cost.gpus") or 0), "GPU")
     shown = [
         Card(name="Instances" if title == "instances" else title, value=f"{best.size}", more=gpus),
         _rate(plan, best),
         Card(
             name="Seeds that agree",
-            value="all alike" if found.ignores_seed else f"{found.holding} of {found.seeds}",
+            value="all alike" if trial.ignores_seed else f"{trial.holding} of {trial.seeds}",
             more=f"{plural(plan.runs, 'run')} in total",
         ),
     ]
@@ -126,10 +130,10 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
         shown.insert(
             2, Card(name=f"Tightest bound: {short(binding.metric)}", value=number_text(binding.value), more=share)
         )
-    price = found.mean("cost.usd_per_hour")
+    price = trial.mean("cost.usd_per_hour")
     if price is not None:
         shown.insert(1, Card(name="Cost", value=f"{price:,.2f} USD/h"))
-    said = "".join(f"<li>{escape(one)}</li>" for one in remarks(plan, best))
+    said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(plan, best))
     return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{said}</ul>"]
 
 
@@ -158,20 +162,20 @@ class _Try(NamedTuple):
     holds: bool
 
 
-def _tries(plan: Plan, one: Candidate, metric: str) -> list[_Try]:
-    found = []
-    for tried in one.tried:
+def _tries(plan: Plan, candidate: Candidate, metric: str) -> list[_Try]:
+    tries = []
+    for tried in candidate.tried:
         values = tried.values(metric)
         value = tried.figure(metric, plan.question.study.constraints)
         if value is not None:
             holds = tried.all_hold
-            found.append(_Try(_size(plan, tried), value, min(values), max(values), holds))
-    return sorted(found)
+            tries.append(_Try(_size(plan, tried), value, min(values), max(values), holds))
+    return sorted(tries)
 
 
 def _tried_picture(plan: Plan) -> Picture | None:
     """Return each bounded figure over the tried values, a line per configuration."""
-    metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
+    metrics = list(dict.fromkeys(constraint.metric for constraint in plan.question.study.constraints))
     views = {metric: view for metric in metrics if (view := _tried_view(plan, metric)).traces}
     if not views:
         return None
@@ -194,11 +198,11 @@ def _tried_view(plan: Plan, metric: str) -> PictureView:
     traces: list[dict[str, object]] = []
     sizes: list[float] = []
     values: list[float] = []
-    for color, one in enumerate(plan.candidates):
-        tries = _tries(plan, one, metric)
+    for color, candidate in enumerate(plan.candidates):
+        tries = _tries(plan, candidate, metric)
         if not tries:
             continue
-        name = label(configuration_name(plan, one))
+        name = label(configuration_name(plan, candidate))
         sizes += [each.at for each in tries]
         values += [each.value for each in tries]
         over = spread_line(
@@ -215,13 +219,17 @@ def _tried_view(plan: Plan, metric: str) -> PictureView:
             "hovertemplate": "%{y:,.4~g} at %{x:,.4~g}<extra>%{fullData.name}</extra>",
         }
         traces.append({**over, **own})
-        found = one.found if one is plan.best else None
-        value = None if found is None else found.figure(metric, plan.question.study.constraints)
-        if found is not None and value is not None:
+        trial = candidate.found if candidate is plan.best else None
+        value = None if trial is None else trial.figure(metric, plan.question.study.constraints)
+        if trial is not None and value is not None:
             hover = "the answer: %{y:,.4~g} at %{x:,.4~g}<extra></extra>"
-            answer = star(_size(plan, found), value, color, 18)
+            answer = star(_size(plan, trial), value, color, 18)
             traces.append({**answer, "name": "the answer", "hovertemplate": hover})
-    bounds = [one.max for one in plan.question.study.constraints if one.metric == metric and one.max is not None]
+    bounds = [
+        constraint.max
+        for constraint in plan.question.study.constraints
+        if constraint.metric == metric and constraint.max is not None
+    ]
     title = f"{plan.candidates[0].of} per second" if plan.question.max_rate else plan.question.size_path
     layout = {
         "xaxis": value_axis(title, sizes),
@@ -234,16 +242,18 @@ def _tried_view(plan: Plan, metric: str) -> PictureView:
 
 def _answers_picture(plan: Plan) -> Picture | None:
     """Return the cost of each configuration at its answer, or its rate."""
-    found = [(one, one.found) for one in plan.candidates if one.found is not None]
+    found = [(candidate, candidate.found) for candidate in plan.candidates if candidate.found is not None]
     if len(found) < 2:
         return None
-    costs = "; ".join(f"{configuration_name(plan, one)}: {number_text(tried.mean(plan.cost))}" for one, tried in found)
+    costs = "; ".join(
+        f"{configuration_name(plan, candidate)}: {number_text(tried.mean(plan.cost))}" for candidate, tried in found
+    )
     views = {}
     for title, metric in ((f"{plan.candidates[0].of} per second", ""), (plan.cost, plan.cost)):
         if metric or plan.question.max_rate:
             bars = [
-                (configuration_name(plan, one), tried.mean(metric) if metric else tried.rate_per_s)
-                for one, tried in found
+                (configuration_name(plan, candidate), tried.mean(metric) if metric else tried.rate_per_s)
+                for candidate, tried in found
             ]
             views[title] = _bars(title, [(name, value) for name, value in bars if value is not None])
     return Picture(
@@ -270,7 +280,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> PictureView:
 
 
 def _tried_table(plan: Plan) -> Table:
-    metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
+    metrics = list(dict.fromkeys(constraint.metric for constraint in plan.question.study.constraints))
     head = ("configuration", f"{plan.candidates[0].of}/s", size_title(plan), *map(short, metrics), "seeds ok")
     return Table(
         caption="All runs; values of the deciding seed, from complete runs",
@@ -281,30 +291,32 @@ def _tried_table(plan: Plan) -> Table:
 
 
 def _tried_rows(plan: Plan, metrics: Sequence[str]) -> Iterator[Sequence[str]]:
-    for one in plan.candidates:
-        for tried in one.tried:
+    for candidate in plan.candidates:
+        for tried in candidate.tried:
             rate = tried.rate_per_s
             sizes = ("-" if rate is None else f"{rate:g}", "-" if tried.size is None else f"{tried.size}")
             figures = (number_text(tried.figure(metric, plan.question.study.constraints)) for metric in metrics)
-            yield (configuration_name(plan, one), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
+            yield (configuration_name(plan, candidate), *sizes, *figures, f"{tried.holding} of {len(tried.rows)}")
 
 
 def _configurations(plan: Plan) -> Table:
     rows, titles = [], cost_titles(plan)
-    for one in plan.candidates:
-        found = one.found
-        rate = "-" if found is None or found.rate_per_s is None else f"{found.rate_per_s:g}"
-        costs = (number_text(None if found is None else found.mean(name)) for name in titles)
-        result = one.why_not or ("the answer" if one is plan.best else "holds")
-        size = "-" if one.size is None else f"{one.size}"
-        rows.append((configuration_name(plan, one), size, rate, *costs, row_error(plan, one), result))
+    for candidate in plan.candidates:
+        trial = candidate.found
+        rate = "-" if trial is None or trial.rate_per_s is None else f"{trial.rate_per_s:g}"
+        costs = (number_text(None if trial is None else trial.mean(name)) for name in titles)
+        result = candidate.why_not or ("the answer" if candidate is plan.best else "holds")
+        size = "-" if candidate.size is None else f"{candidate.size}"
+        rows.append((configuration_name(plan, candidate), size, rate, *costs, row_error(plan, candidate), result))
     head = ("configuration", size_title(plan), f"{plan.candidates[0].of}/s", *titles.values(), "expected error", "")
     return Table(
         caption="The answer for each configuration",
         head=head,
         rows=rows,
         words=(len(head) - 2, len(head) - 1),
-        classes=["" if one.not_known else "bad" if one.found is None else "good" for one in plan.candidates],
+        classes=[
+            "" if candidate.not_known else "bad" if candidate.found is None else "good" for candidate in plan.candidates
+        ],
     )
 
 

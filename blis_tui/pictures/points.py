@@ -55,7 +55,7 @@ def rerun(name: str, experiment: Experiment) -> Chosen:
     simulation.run()
     report = simulation.report()
     rows = list(report.rows.plain())
-    curves = {latency: found["all requests"] for latency, found in curves_of(simulation, report.rows, rows).items()}
+    curves = {latency: curve["all requests"] for latency, curve in curves_of(simulation, report.rows, rows).items()}
     return Chosen(name, experiment, observer.table(simulation, report.duration_us), report.duration_us, curves)
 
 
@@ -70,21 +70,21 @@ def choose(points: Points, numbers: Sequence[int] = ()) -> list[tuple[str, Exper
     Raises:
         SpecError: one of them is no valid experiment.
     """
-    wanted = [one for one in points.all if one.point.number in numbers] if numbers else _usual(points)
+    wanted = [point for point in points.all if point.point.number in numbers] if numbers else _usual(points)
     found = []
-    for one in wanted:
-        experiment = experiment_of(points.study, one.point, one.rows[0].seed)
-        values = ", ".join(coordinate(one, path) for path in points.names)
-        found.append((f"point {one.point.number} ({values})", experiment))
+    for point in wanted:
+        experiment = experiment_of(points.study, point.point, point.rows[0].seed)
+        values = ", ".join(coordinate(point, path) for path in points.names)
+        found.append((f"point {point.point.number} ({values})", experiment))
     return found
 
 
 def _usual(points: Points) -> list[PointSummary]:
-    front = [one for one in points.all if one.point.number in points.front]
+    front = [point for point in points.all if point.point.number in points.front]
     if not front:
-        return [one for one in points.all if one.status == "done" and one.ok is not False][:MOST]
+        return [point for point in points.all if point.status == "done" and point.ok is not False][:MOST]
     goal = points.study.objectives[0]
-    front.sort(key=lambda one: one.mean(goal.metric) or 0.0, reverse=goal.goal == "max")
+    front.sort(key=lambda point: point.mean(goal.metric) or 0.0, reverse=goal.goal == "max")
     last = len(front) - 1
     places = dict.fromkeys(last * number // (MOST - 1) for number in range(MOST))
     return [front[place] for place in places]
@@ -139,37 +139,40 @@ class Points:
     @classmethod
     def of(cls, result: StudyResult) -> Points:
         """Return the points of a study's result."""
-        study, found = result.study, summaries(result)
-        front = study_front(study, found)
-        values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
-        return cls(study, found, frozenset(one.point.number for one in front), short_names(study.paths), values)
+        study, points = result.study, summaries(result)
+        front = study_front(study, points)
+        values = {path: [*dict.fromkeys(coordinate(point, path) for point in points)] for path in study.paths}
+        return cls(study, points, frozenset(point.point.number for point in front), short_names(study.paths), values)
 
     @property
     def has_front(self) -> bool:
         """Whether there are several objectives; with a single one, ``front`` only has the best points."""
         return len(self.study.objectives) > 1
 
-    def name(self, one: PointSummary) -> str:
+    def name(self, point: PointSummary) -> str:
         """Return the name of a point, from its coordinates."""
-        parts = [f"{name} {value_text(one.coordinates[path])}" for path, name in self.names.items()]
-        return ", ".join(parts) or f"point {one.point.number}"
+        parts = [f"{name} {value_text(point.coordinates[path])}" for path, name in self.names.items()]
+        return ", ".join(parts) or f"point {point.point.number}"
 
     def figure(self, metric: str) -> bool:
         """Return whether any point has that figure as a number."""
-        return any(one.mean(metric) is not None for one in self.all)
+        return any(point.mean(metric) is not None for point in self.all)
 
     @property
     def metrics(self) -> list[str]:
         """Return the numeric figures to show: the objectives, the constraints' figures, then the usual ones."""
         study = self.study
-        asked = [*(one.metric for one in study.objectives), *(one.metric for one in study.constraints)]
+        asked = [
+            *(objective.metric for objective in study.objectives),
+            *(constraint.metric for constraint in study.constraints),
+        ]
         usual = (*_LATENCIES, _THROUGHPUT, self.cost, _ENERGY)
         return [one for one in dict.fromkeys([*asked, *usual]) if self.figure(one)]
 
     @property
     def latencies(self) -> list[str]:
         """Return the metrics without costs, those with a bound first."""
-        found = [one for one in self.metrics if not one.startswith("cost.")]
+        found = [metric for metric in self.metrics if not metric.startswith("cost.")]
         return sorted(found, key=lambda one: self.bound(one) is None)
 
     @property
@@ -179,12 +182,16 @@ class Points:
 
     def goal(self, metric: str) -> Literal["min", "max"]:
         """Return whether a figure should be small (``min``) or large (``max``)."""
-        said = next((one.goal for one in self.study.objectives if one.metric == metric), None)
+        said = next((objective.goal for objective in self.study.objectives if objective.metric == metric), None)
         return said or ("max" if metric.startswith(_LARGE) else "min")
 
     def bound(self, metric: str) -> float | None:
         """Return the upper bound on a figure; None = there is none."""
-        found = [one.max for one in self.study.constraints if one.metric == metric and one.max is not None]
+        found = [
+            constraint.max
+            for constraint in self.study.constraints
+            if constraint.metric == metric and constraint.max is not None
+        ]
         return min(found, default=None)
 
     @property
@@ -198,17 +205,17 @@ def short(metric: str) -> str:
     return metric.removeprefix("latency.").removeprefix("throughput.").removeprefix("cost.")
 
 
-def coordinate(one: PointSummary, path: str) -> str:
+def coordinate(point: PointSummary, path: str) -> str:
     """Return a coordinate as a text that distinguishes it from the others of its path."""
-    value = one.coordinates[path]
+    value = point.coordinates[path]
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
 
 
-def verdict(one: PointSummary) -> str:
+def verdict(point: PointSummary) -> str:
     """Return the outcome of a point, in a word or two."""
-    if one.status in ("failed", "invalid"):
-        return one.status
-    stopped = ", stopped early" if one.status == "stopped" else ""
-    return {True: "holds", False: "does not hold", None: "done"}[one.ok] + stopped
+    if point.status in ("failed", "invalid"):
+        return point.status
+    stopped = ", stopped early" if point.status == "stopped" else ""
+    return {True: "holds", False: "does not hold", None: "done"}[point.ok] + stopped

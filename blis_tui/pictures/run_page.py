@@ -100,7 +100,7 @@ def _overview(report: Report) -> list[str | Table]:
         parts.append(
             "<div class='finding error'><p>The run was interrupted: the figures are those until then.</p></div>"
         )
-    parts += [_finding(one) for one in report.warnings]
+    parts += [_finding(warning) for warning in report.warnings]
     parts += [_broken(name, text) for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     parts.append(Table(caption="The run in short", head=("", ""), rows=[*lines.items()], words=(1,)))
     return parts
@@ -118,7 +118,7 @@ def _costs(experiment: Experiment, report: Report) -> list[Table]:
 def _verdict(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return ""
-    held = len([one for one in verdicts if one.ok])
+    held = len([verdict for verdict in verdicts if verdict.ok])
     if held == len(verdicts):
         text = "its one expectation holds" if held == 1 else f"all {held} expectations hold"
         return f"<p class='verdict good'>✓ {text[0].upper()}{text[1:]}.</p>"
@@ -127,10 +127,10 @@ def _verdict(verdicts: Sequence[Verdict]) -> str:
     return f"<p class='verdict bad'>✗ {told}.</p>"
 
 
-def _finding(found: Finding) -> str:
+def _finding(finding: Finding) -> str:
     return (
-        f"<div class='finding {escape(found.severity)}'><p><strong>{escape(found.severity.capitalize())}</strong> "
-        f"<code>{escape(found.id)}</code></p><p>{escape(found.message)}</p><p>{escape(found.advice)}</p></div>"
+        f"<div class='finding {escape(finding.severity)}'><p><strong>{escape(finding.severity.capitalize())}</strong> "
+        f"<code>{escape(finding.id)}</code></p><p>{escape(finding.message)}</p><p>{escape(finding.advice)}</p></div>"
     )
 
 
@@ -151,12 +151,12 @@ def _ms(value: float | None) -> str:
 
 
 def _latencies(report: Report) -> Table:
-    found = {one.title: getattr(report.latency, one.field) for one in LATENCIES}
+    found = {latency.title: getattr(report.latency, latency.field) for latency in LATENCIES}
     return _distributions("Milliseconds, as clients see them", found)
 
 
 def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
-    rows = [(name, *one.texts(_COLUMNS)) for name, one in found.items()]
+    rows = [(name, *distribution.texts(_COLUMNS)) for name, distribution in found.items()]
     return Table(caption=caption, head=("", *_COLUMNS), rows=rows)
 
 
@@ -180,8 +180,8 @@ def curves_of(
         largest = sorted((name for name in members if name), key=lambda name: (-len(members[name]), name))[:GROUPS]
         if len(members) > 1:
             whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
-    drawn = [one for one in SAMPLED.values() if one.has_curve]
-    found = {one.field: {group: _curve(some, one) for group, some in whose.items()} for one in drawn}
+    drawn = [latency for latency in SAMPLED.values() if latency.has_curve]
+    found = {latency.field: {group: _curve(some, latency) for group, some in whose.items()} for latency in drawn}
     # Gaps between tokens are counted per instance, not per request.
     found["itl_ms"] = {"all requests": curve(HistogramSamples(seen_gaps_us(simulation.cluster)))}
     return found
@@ -231,8 +231,13 @@ def _groups(report: Report) -> list[str | Picture | Table]:
     parts += [_group_table(kind, groups) for kind, groups in found.items() if len(groups) > 1]
     if report.slo is not None:
         rows = [
-            (name, f"{one.good:,} of {one.injected:,}", share_text(one.attainment), f"{one.goodput_rps:,.2f}")
-            for name, one in report.slo.classes.items()
+            (
+                name,
+                f"{class_.good:,} of {class_.injected:,}",
+                share_text(class_.attainment),
+                f"{class_.goodput_rps:,.2f}",
+            )
+            for name, class_ in report.slo.classes.items()
         ]
         head = ("SLO class", "within all targets", "share", "good requests/s")
         parts.append(Table(caption="Requests that met the targets of their class", head=head, rows=rows))
@@ -241,9 +246,9 @@ def _groups(report: Report) -> list[str | Picture | Table]:
 
 def _group_table(kind: str, groups: Mapping[str, GroupReport]) -> Table:
     rows = []
-    for name, one in groups.items():
-        times = [*one.ttft_ms.texts(("p50", "p99")), *one.e2e_ms.texts(("p50", "p99"))]
-        rows.append((name, f"{one.total:,}", f"{one.completed:,}", f"{one.output_tokens:,}", *times))
+    for name, group in groups.items():
+        times = [*group.ttft_ms.texts(("p50", "p99")), *group.e2e_ms.texts(("p50", "p99"))]
+        rows.append((name, f"{group.total:,}", f"{group.completed:,}", f"{group.output_tokens:,}", *times))
     head = (kind, "requests", "completed", "output tokens", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99")
     return Table(caption=f"By {kind}, latencies in milliseconds", head=head, rows=rows)
 
@@ -251,21 +256,24 @@ def _group_table(kind: str, groups: Mapping[str, GroupReport]) -> Table:
 def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
     if not verdicts:
         return []
-    rows = [(one.metric, one.wish(), _found(one), "holds" if one.ok else "does not hold") for one in verdicts]
+    rows = [
+        (verdict.metric, verdict.wish(), _found(verdict), "holds" if verdict.ok else "does not hold")
+        for verdict in verdicts
+    ]
     return [
         Table(
             caption="What the experiment expects of the report",
             head=("metric", "expected", "found", ""),
             rows=rows,
             words=(1, 3),
-            classes=["good" if one.ok else "bad" for one in verdicts],
+            classes=["good" if verdict.ok else "bad" for verdict in verdicts],
         )
     ]
 
 
-def _found(one: Verdict) -> str:
-    where = "" if one.event is None else f"event {one.event:,}: {one.why}"
-    return ", ".join(filter(None, (_value(one.value) if one.wish() else "", where)))
+def _found(verdict: Verdict) -> str:
+    where = "" if verdict.event is None else f"event {verdict.event:,}: {verdict.why}"
+    return ", ".join(filter(None, (_value(verdict.value) if verdict.wish() else "", where)))
 
 
 def _value(value: float | str | bool | None) -> str:

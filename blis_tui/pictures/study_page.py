@@ -69,7 +69,9 @@ def study_page(result: StudyResult, chosen: Sequence[Chosen] = ()) -> str:
     pictures = (front_picture(points), rate_picture(points), _percentiles(points), heat_map_picture(points))
     sections = [
         Section(name="overview", title="Overview", content=_overview(result, points)),
-        Section(name="compared", title="Points compared", content=[one for one in pictures if one is not None]),
+        Section(
+            name="compared", title="Points compared", content=[picture for picture in pictures if picture is not None]
+        ),
         Section(name="points", title="All points", content=[_table(points)] if points.all else []),
         chosen_section(chosen) if chosen else Section(name="runs", title=""),
         Section(name="settings", title="All settings", content=[_settings(result)]),
@@ -87,11 +89,11 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         Card(name="Axes", value=f"{len(study.axes):,}", more=", ".join(points.names.values())),
     ]
     if study.constraints:
-        held = [one for one in points.all if one.ok]
+        held = [point for point in points.all if point.ok]
         wishes = ", ".join(map(bound_text, study.constraints))
         found.append(Card(name="Points that meet all bounds", value=f"{len(held):,}", more=wishes))
     if points.front:
-        what = ", ".join(f"{one.goal} {one.metric}" for one in study.objectives)
+        what = ", ".join(f"{objective.goal} {objective.metric}" for objective in study.objectives)
         name = "Points on the front" if points.has_front else "Best points"
         found.append(Card(name=name, value=f"{len(points.front):,}", more=what))
     parts: list[str | Table] = [cards(found)]
@@ -99,14 +101,14 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         known = f"The study was interrupted: {len(result.rows):,} of {plural(study.runs, 'run')} are known."
         parts.append(f"<div class='finding error'>{paragraph(known)}</div>")
     for status, words in _ENDS.items():
-        ended = [one for one in points.all if one.status == status]
+        ended = [point for point in points.all if point.status == status]
         if ended:
             first = ended[0]
             text = (
                 f"{len(ended):,} of {plural(len(points.all), 'point')} {words}. Point {first.point.number}: {first.why}"
             )
             parts.append(f"<div class='finding'>{paragraph(text)}</div>")
-    best = [one for one in points.all if one.point.number in points.front]
+    best = [point for point in points.all if point.point.number in points.front]
     if best:
         what = f"Points that no other one{same_load(study)} beats" if points.has_front else "The best points"
         what += "" if points.has_front else f" in {study.objectives[0].metric}{same_load(study)}"
@@ -120,7 +122,7 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
 def _by_load(points: Points) -> list[str | Table]:
     """Return the best point for each load, if the load varies and there is a choice."""
     found = scenarios(points.study, points.all)
-    best = [one.best for one in found if one.best is not None]
+    best = [scenario.best for scenario in found if scenario.best is not None]
     if not found:
         return []
     names = " and ".join(points.names[path] for path in load_paths(points.study))
@@ -129,7 +131,7 @@ def _by_load(points: Points) -> list[str | Table]:
         caption = f"For each {names}: {best_words(points.study, points.all)}; means over seeds"
         parts.append(_rows(points, best, caption))
         parts += [paragraph(text) for text in ties_text(points.study, found)]
-    without = [", ".join(map(value_text, one.values)) for one in found if one.best is None]
+    without = [", ".join(map(value_text, scenario.values)) for scenario in found if scenario.best is None]
     if without:
         text = f"No point meets all bounds where {names} is {' or '.join(without)}."
         parts.append(f"<div class='finding'>{paragraph(text)}</div>")
@@ -158,36 +160,38 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
     """Return a table of points with their coordinates and figures."""
     metrics, names = points.metrics, points.names
     rows = []
-    for one in members:
-        coordinates = (value_text(one.coordinates[path]) for path in names)
-        figures = (number_text(one.mean(metric)) for metric in metrics)
+    for member in members:
+        coordinates = (value_text(member.coordinates[path]) for path in names)
+        figures = (number_text(member.mean(metric)) for metric in metrics)
         unbeaten = ", front" if points.has_front else ", best"
-        result = verdict(one) + (unbeaten if one.point.number in points.front else "")
-        why = "" if one.status == "done" else f": {shorten(one.why, _WHY, placeholder=' …')}"
-        rows.append((f"{one.point.number}", *coordinates, *figures, result + why))
+        result = verdict(member) + (unbeaten if member.point.number in points.front else "")
+        why = "" if member.status == "done" else f": {shorten(member.why, _WHY, placeholder=' …')}"
+        rows.append((f"{member.point.number}", *coordinates, *figures, result + why))
     head = ("point", *names.values(), *map(short, metrics), "result")
-    texts = [at for at, path in enumerate(names, 1) if any(isinstance(one.coordinates[path], str) for one in members)]
+    texts = [
+        at for at, path in enumerate(names, 1) if any(isinstance(member.coordinates[path], str) for member in members)
+    ]
     kinds = {True: "good", False: "bad", None: ""}
-    words, classes = (*texts, len(head) - 1), [kinds[one.ok] for one in members]
+    words, classes = (*texts, len(head) - 1), [kinds[member.ok] for member in members]
     return Table(caption=caption, head=head, rows=rows, words=words, classes=classes)
 
 
 def _percentiles(points: Points) -> Picture | None:
     """Four percentiles of each latency, for the best points or the first that meet all bounds."""
-    done = [one for one in points.all if one.status == "done"]
-    front = [one for one in done if one.point.number in points.front]
-    members = (front or [one for one in done if one.ok is not False] or done)[:_CURVES]
+    done = [point for point in points.all if point.status == "done"]
+    front = [point for point in done if point.point.number in points.front]
+    members = (front or [point for point in done if point.ok is not False] or done)[:_CURVES]
     views = {}
     for latency, title in NAMES.items():
         traces = []
-        for color, one in enumerate(members):
-            means = [one.mean(f"latency.{latency}.p{percent}") for percent in _PERCENTS]
+        for color, member in enumerate(members):
+            means = [member.mean(f"latency.{latency}.p{percent}") for percent in _PERCENTS]
             if None not in means:
                 traces.append(
                     {
                         "type": "scatter",
                         "mode": "lines+markers",
-                        "name": label(points.name(one)),
+                        "name": label(points.name(member)),
                         "x": [place(percent * OF // 100) for percent in _PERCENTS],
                         "y": means,
                         "line": line_of(color),
@@ -261,19 +265,19 @@ def front_picture(points: Points) -> Picture | None:
     best = _front(points, first)
     unbeaten = f"No other point that meets all bounds{rivals} beats"
     rows = [
-        (f"{one.point.number}", points.name(one), *(number_text(one.mean(metric.metric)) for metric in first))
-        for one in best
+        (f"{point.point.number}", points.name(point), *(number_text(point.mean(metric.metric)) for metric in first))
+        for point in best
     ]
     return Picture(
         name="front",
         title="Pareto front",
         description=f"Each point by {first[0].metric} and {first[1].metric}. {unbeaten}"
-        f" {len(best)} of {len(points.all)}: " + "; ".join(points.name(one) for one in best[:8]) + ".",
+        f" {len(best)} of {len(points.all)}: " + "; ".join(points.name(point) for point in best[:8]) + ".",
         views=views,
         height=440,
         table=Table(
             caption="The points of the front, in the first two figures",
-            head=("point", "", *(one.metric for one in first)),
+            head=("point", "", *(objective.metric for objective in first)),
             rows=rows,
             words=(1,),
         ),
@@ -284,7 +288,7 @@ def front_picture(points: Points) -> Picture | None:
 
 
 def _by(points: Points, first: tuple[Objective, Objective]) -> str:
-    return ", ".join(one.metric for one in (points.study.objectives if points.has_front else first))
+    return ", ".join(objective.metric for objective in (points.study.objectives if points.has_front else first))
 
 
 def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSummary]:
@@ -294,35 +298,39 @@ def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSumma
     """
     if not points.has_front:
         return list(study_front(points.study, points.all, pair))
-    found = [one for one in _placed(points.all, pair) if one.point.number in points.front]
-    return sorted(found, key=lambda one: (one.mean(pair[0].metric) or 0.0, one.point.number))
+    found = [point for point in _placed(points.all, pair) if point.point.number in points.front]
+    return sorted(found, key=lambda point: (point.mean(pair[0].metric) or 0.0, point.point.number))
 
 
 def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
     said = list(points.study.objectives)
     more = [points.cost, *points.metrics]
-    known = {one.metric for one in said}
+    known = {objective.metric for objective in said}
     said += [Objective(metric=one, goal=points.goal(one)) for one in dict.fromkeys(more) if one not in known]
     return list(combinations(said[:5], 2))[:_PAIRS]
 
 
 def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[PointSummary]:
     """Return the points of complete runs that have both figures."""
-    return [one for one in members if one.status == "done" and None not in [one.mean(each.metric) for each in pair]]
+    return [
+        member
+        for member in members
+        if member.status == "done" and None not in [member.mean(each.metric) for each in pair]
+    ]
 
 
 def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureView:
     best = _front(points, pair)
-    alone = {one.point.number for one in best} == {
-        one.point.number for one in study_front(points.study, points.all, pair)
+    alone = {point.point.number for point in best} == {
+        point.point.number for point in study_front(points.study, points.all, pair)
     }
     alone = alone and not load_paths(points.study)
-    numbers = {one.point.number for one in best}
+    numbers = {point.point.number for point in best}
     placed = _placed(points.all, pair)
-    others = [one for one in placed if one.point.number not in numbers]
+    others = [point for point in placed if point.point.number not in numbers]
     groups = (
-        ("does not hold", [one for one in others if one.ok is False], "x", PALETTE[1], 8),
-        ("beaten", [one for one in others if one.ok is not False], "circle-open", PALETTE[-1], 8),
+        ("does not hold", [point for point in others if point.ok is False], "x", PALETTE[1], 8),
+        ("beaten", [point for point in others if point.ok is not False], "circle-open", PALETTE[-1], 8),
         ("front", list(best), "circle", PALETTE[0], 11),
     )
     traces = []
@@ -333,9 +341,11 @@ def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureVie
                 "type": "scatter",
                 "mode": "lines+markers" if name == "front" and alone else "markers",
                 "name": name,
-                "x": [one.mean(pair[0].metric) for one in members],
-                "y": [one.mean(pair[1].metric) for one in members],
-                "customdata": [[one.point.number, label(points.name(one)), verdict(one)] for one in members],
+                "x": [member.mean(pair[0].metric) for member in members],
+                "y": [member.mean(pair[1].metric) for member in members],
+                "customdata": [
+                    [member.point.number, label(points.name(member)), verdict(member)] for member in members
+                ],
                 "marker": {"symbol": symbol, "color": color, "size": size, "line": {"width": 1.5, "color": color}},
                 "line": {"color": color, "width": 1.5, "dash": "dot"},
                 "hovertemplate": "<b>point %{customdata[0]}</b>: %{customdata[1]}<br>"
@@ -343,21 +353,21 @@ def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureVie
                 "<br>%{customdata[2]}<extra></extra>",
             }
         )
-    x, y = (value_axis(_axis(each), [one.mean(each.metric) or 0.0 for one in placed]) for each in pair)
+    x, y = (value_axis(_axis(each), [point.mean(each.metric) or 0.0 for point in placed]) for each in pair)
     layout = {
         "xaxis": x,
         "yaxis": y,
         "shapes": [
             bound_line(axis, bound)
-            for axis, one in zip("xy", pair, strict=True)
-            if (bound := points.bound(one.metric)) is not None
+            for axis, objective in zip("xy", pair, strict=True)
+            if (bound := points.bound(objective.metric)) is not None
         ],
     }
-    return PictureView([one for one in traces if one["x"]], layout)
+    return PictureView([trace for trace in traces if trace["x"]], layout)
 
 
-def _axis(one: Objective) -> str:
-    return f"{one.metric} ({'less' if one.goal == 'min' else 'more'} is better)"
+def _axis(objective: Objective) -> str:
+    return f"{objective.metric} ({'less' if objective.goal == 'min' else 'more'} is better)"
 
 
 _VIEWS: Final = 40
@@ -375,14 +385,14 @@ def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str
     """Return, by two coordinates, the best point that meets all bounds, or without any the best of all."""
     found: dict[tuple[str, str], Cell] = {}
     sign = -1 if points.goal(metric) == "max" else 1
-    for one in points.all:
-        value = one.mean(metric)
-        if value is None or one.status != "done":
+    for point in points.all:
+        value = point.mean(metric)
+        if value is None or point.status != "done":
             continue
-        place = (coordinate(one, x), coordinate(one, y))
+        place = (coordinate(point, x), coordinate(point, y))
         known = found.get(place)
-        if known is None or (one.ok is False, sign * value) < (known.one.ok is False, sign * known.value):
-            found[place] = Cell(value, one)
+        if known is None or (point.ok is False, sign * value) < (known.one.ok is False, sign * known.value):
+            found[place] = Cell(value, point)
     return found
 
 
@@ -419,16 +429,16 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
     columns, rows = points.values[x], points.values[y]
     grid = [[cells.get((column, row)) for column in columns] for row in rows]
     bound = points.bound(metric)
-    top = max(one.value for one in cells.values())
+    top = max(cell.value for cell in cells.values())
     capped = {"zmax": 2 * bound, "zmin": 0} if bound is not None and top > 2 * bound else {}
     few = len(columns) * len(rows) <= _CELLS_WITH_TEXT
     trace: dict[str, object] = {
         "type": "heatmap",
-        "x": [label(one) for one in columns],
-        "y": [label(one) for one in rows],
-        "z": [[None if one is None else one.value for one in line] for line in grid],
-        "text": [["" if one is None else _text(one) for one in line] for line in grid],
-        "customdata": [["" if one is None else label(points.name(one.one)) for one in line] for line in grid],
+        "x": [label(column) for column in columns],
+        "y": [label(row) for row in rows],
+        "z": [[None if cell is None else cell.value for cell in line] for line in grid],
+        "text": [["" if cell is None else _text(cell) for cell in line] for line in grid],
+        "customdata": [["" if cell is None else label(points.name(cell.one)) for cell in line] for line in grid],
         "hovertemplate": "%{customdata}<br>" + label(metric) + " %{text}<extra></extra>",
         "colorscale": "Viridis",
         "reversescale": points.goal(metric) == "min",
@@ -472,8 +482,8 @@ class PlotLine(NamedTuple):
     def knee(self) -> int | None:
         """Return the index of the highest rate up to which every point meets all bounds without overload, or None."""
         good = 0
-        for one in self.members:
-            if one.ok is False or one.status != "done" or any("overload" in row.warnings for row in one.rows):
+        for member in self.members:
+            if member.ok is False or member.status != "done" or any("overload" in row.warnings for row in member.rows):
                 break
             good += 1
         return good - 1 if good else None
@@ -499,16 +509,16 @@ def lines_of(points: Points, path: str) -> list[PlotLine]:
     """Return the points as lines over a path of numbers, those with the highest knee first."""
     others = [one for one in points.varied if one != path]
     found: dict[tuple[str, ...], list[tuple[float, PointSummary]]] = {}
-    for one in points.all:
-        rate = one.coordinates[path]
-        if isinstance(rate, int | float) and one.status in ("done", "stopped"):
-            found.setdefault(tuple(coordinate(one, other) for other in others), []).append((float(rate), one))
+    for point in points.all:
+        rate = point.coordinates[path]
+        if isinstance(rate, int | float) and point.status in ("done", "stopped"):
+            found.setdefault(tuple(coordinate(point, other) for other in others), []).append((float(rate), point))
     lines = []
     for members in found.values():
         members.sort(key=lambda pair: pair[0])
         first = members[0][1]
         name = ", ".join(f"{points.names[other]} {value_text(first.coordinates[other])}" for other in others)
-        lines.append(PlotLine(name or "all", tuple(rate for rate, _ in members), tuple(one for _, one in members)))
+        lines.append(PlotLine(name or "all", tuple(rate for rate, _ in members), tuple(point for _, point in members)))
     return sorted(lines, key=lambda line: -1.0 if line.knee is None else -line.rates[line.knee] - 1.0)
 
 
@@ -539,9 +549,9 @@ def _rate_view(points: Points, path: str, lines: Sequence[PlotLine], metric: str
     everything: list[float] = []
     for color, line in enumerate(lines):
         placed = [
-            (rate, mean, one.values(metric))
-            for rate, one in zip(line.rates, line.members, strict=True)
-            if one.status == "done" and (mean := one.mean(metric)) is not None
+            (rate, mean, member.values(metric))
+            for rate, member in zip(line.rates, line.members, strict=True)
+            if member.status == "done" and (mean := member.mean(metric)) is not None
         ]
         everything += [mean for _, mean, _ in placed]
         bars = [(min(values), max(values)) for _, _, values in placed]

@@ -239,9 +239,9 @@ def error_bands(
     for metric, weighed_by in by.items():
         needed = ("ttft", "itl") if metric == "e2e" else (metric,)
         there = [
-            (one, like)
-            for one, like in zip(runs, likeness[weighed_by], strict=True)
-            if all(name in one.errors for name in needed)
+            (run, like)
+            for run, like in zip(runs, likeness[weighed_by], strict=True)
+            if all(name in run.errors for name in needed)
         ]
         if metric not in why and max((like for _, like in there), default=0.0) < MIN_NEAR_WEIGHT:
             why[metric] = "no server similar to this one"
@@ -263,24 +263,28 @@ def as_new(traits: ServerTraits, runs: Sequence[Measured]) -> Sequence[Measured]
         runs: measured runs of others. If the server is new, those that were not simulated as if they were, and those
             of the other kind of prompts (fresh, or cached), say nothing of it.
     """
-    like = [one.traits for one in runs if (one.traits.engine, one.traits.fresh) == (traits.engine, traits.fresh)]
-    new = [name for name in LEFT_OUT if getattr(traits, name) not in {getattr(one, name) for one in like}]
+    like = [run.traits for run in runs if (run.traits.engine, run.traits.fresh) == (traits.engine, traits.fresh)]
+    new = [
+        name
+        for name in LEFT_OUT
+        if getattr(traits, name) not in {getattr(server_traits, name) for server_traits in like}
+    ]
     if not new:
         return runs
     shared = {name: getattr(traits, name) for name in new}
     found: list[Measured] = []
-    for one in runs:
-        if one.traits.fresh == traits.fresh and all(name in one.without for name in new):
-            errors = _largest([one.errors, *(one.without[name] for name in new)])
+    for run in runs:
+        if run.traits.fresh == traits.fresh and all(name in run.without for name in new):
+            errors = _largest([run.errors, *(run.without[name] for name in new)])
             mirrored = {metric: 1.0 / (1.0 + error) - 1.0 for metric, error in errors.items()}
-            as_like = one._replace(traits=one.traits._replace(**shared))
+            as_like = run._replace(traits=run.traits._replace(**shared))
             found += [as_like._replace(errors=errors), as_like._replace(errors=mirrored)]
     return found
 
 
 def _largest(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return, of each metric, the error that is farthest off."""
-    return {metric: max((one[metric] for one in errors), key=abs) for metric in errors[0]}
+    return {metric: max((error[metric] for error in errors), key=abs) for metric in errors[0]}
 
 
 def _error(one: Measured, metric: str, seen: ObservedLoad) -> float:
@@ -325,22 +329,22 @@ def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Ba
 
 def _likenesses(metric: str, traits: ServerTraits, runs: Sequence[Measured]) -> list[float]:
     """Return the likeness of each run, computed once for runs with equal traits."""
-    of = {other: _likeness(metric, traits, other) for other in dict.fromkeys(one.traits for one in runs)}
-    return [of[one.traits] for one in runs]
+    of = {other: _likeness(metric, traits, other) for other in dict.fromkeys(run.traits for run in runs)}
+    return [of[run.traits] for run in runs]
 
 
-def _likeness(metric: str, one: ServerTraits, other: ServerTraits) -> float:
+def _likeness(metric: str, server_traits: ServerTraits, other: ServerTraits) -> float:
     """Return the weight of a server from its likeness to another one, at most 1."""
     weight = 1.0
-    for (name, cost), mine, theirs in zip(DIFFERENT[metric].items(), one, other, strict=True):
-        assert name in one._fields  # noqa: S101  (both lists have the same order)
+    for (name, cost), mine, theirs in zip(DIFFERENT[metric].items(), server_traits, other, strict=True):
+        assert name in server_traits._fields  # noqa: S101  (both lists have the same order)
         if mine == theirs:
             continue
         times = 1
         if name == "load":
-            times = _classes_apart(one.load, other.load)
+            times = _classes_apart(server_traits.load, other.load)
         elif name == "tensor_parallel":
-            times = abs((one.tensor_parallel - 1).bit_length() - (other.tensor_parallel - 1).bit_length())
+            times = abs((server_traits.tensor_parallel - 1).bit_length() - (other.tensor_parallel - 1).bit_length())
         for _ in range(times):
             weight *= cost
     return weight
@@ -398,7 +402,7 @@ def slower_server(
     )
     times, runs = {}, as_new(traits, known.runs)
     for metric in ("itl", "ttft"):
-        there = [(one, _likeness(metric, traits, one.traits)) for one in runs if metric in one.errors]
+        there = [(run, _likeness(metric, traits, run.traits)) for run in runs if metric in run.errors]
         weights, count = _run_weights(there)
         level = confidence * (1.0 + QUANTILE_RAISE / count)
         if level > 1.0:
@@ -462,12 +466,12 @@ def _with_members(load: PoolLoad, members: Sequence[Mapping[str, object]]) -> Po
     """Return the load, completed with the figures of a pool's instances."""
     steps = busy_us = decoded = running = 0
     kv_share = 0.0
-    for one in members:
-        steps += int(_figure(one, "steps"))
-        busy_us += int(_figure(one, "busy_us"))
-        decoded += int(_figure(one, "output_tokens") - _figure(one, "completed"))
-        running = max(running, int(_figure(one, "peak_running")))
-        kv_share = max(kv_share, _figure(one, "kv.peak_used") / max(1.0, _figure(one, "kv.blocks")))
+    for member in members:
+        steps += int(_figure(member, "steps"))
+        busy_us += int(_figure(member, "busy_us"))
+        decoded += int(_figure(member, "output_tokens") - _figure(member, "completed"))
+        running = max(running, int(_figure(member, "peak_running")))
+        kv_share = max(kv_share, _figure(member, "kv.peak_used") / max(1.0, _figure(member, "kv.blocks")))
     return load._replace(steps=steps, busy_us=busy_us, decoded_tokens=decoded, running=running, kv_share=kv_share)
 
 
@@ -548,7 +552,7 @@ def expectations(
 
 def clients_wait(workload: Workload) -> bool:
     """Return whether every client sends its next request only after the answer to the previous one."""
-    return bool(workload.clients) and all(one.arrivals.kind == CLOSED_LOOP for one in workload.clients)
+    return bool(workload.clients) and all(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
 
 
 def itl_amplification(load: PoolLoad, model: StepTimeModel) -> float:

@@ -344,7 +344,7 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
 def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
     """Return what differs in GPU, model or number of GPUs, whatever the step-time model; empty if nothing does."""
     for name, noun in (("gpu", "GPU"), ("family", "family"), ("precision", "precision of the weights")):
-        there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
+        there = dict.fromkeys(str(getattr(run.traits, name)) for run in known.runs)
         if (mine := getattr(traits, name)) not in there:
             return f"{noun} {mine} (measured: {', '.join(there)})"
     for name, value in known.hardware[traits.gpu].items():
@@ -355,7 +355,7 @@ def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
     sizes = [one for one in SIZES if any(one == run.traits.size for run in known.runs)]
     if traits.size not in sizes:
         return f"a model of {parameters(pool.model) / 1e9:.1f}B parameters (measured: {', '.join(sizes)})"
-    most = max(one.traits.tensor_parallel for one in known.runs)
+    most = max(run.traits.tensor_parallel for run in known.runs)
     if traits.tensor_parallel > TWICE * most:
         return f"tensor parallelism {traits.tensor_parallel} (measured: up to {most})"
     return ""

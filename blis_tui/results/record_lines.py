@@ -21,7 +21,7 @@ class _Fields(dict[type, tuple[str, ...]]):
     """The field names of each requested dataclass, in order; empty for other types."""
 
     def __missing__(self, kind: type) -> tuple[str, ...]:
-        names = tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+        names = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
         self[kind] = names
         return names
 
@@ -49,7 +49,7 @@ _LINES: Final = _Lines()
 def record_line(record: Record) -> str:
     """Format a record as one line of JSON, ``kind`` first, fields in order."""
     line, values = _LINES[type(record)]
-    return line % tuple([one if type(one) is int else _text(one) for one in values(record)])
+    return line % tuple([value if type(value) is int else _text(value) for value in values(record)])
 
 
 def _text(value: object) -> str:

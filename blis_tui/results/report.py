@@ -278,8 +278,8 @@ class Report(Sections):
             (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
             for one in fields(self.latency)
         ]
-        broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
-        warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
+        broken = [f"FAIL {expectation.sentence()}" for expectation in self.expectations if not expectation.ok]
+        warned = [f"{warning.severity}[{warning.id}]: {warning.message}" for warning in self.warnings]
         from blis_tui.base.html import html_table  # noqa: PLC0415  (only notebooks need it)
 
         return html_table(self._headline(), ("", *columns), latencies, (*broken, *warned))
@@ -436,10 +436,10 @@ def build_report(
     counts, output_tokens = overall.counts(varies=experiment.cluster.varies), overall.totals["output_tokens"]
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
-    found = _sections(experiment, cluster, table, duration_us)
+    sections = _sections(experiment, cluster, table, duration_us)
     instances = map(_instance_report, cluster.instances, tallies.completed, tallies.output_tokens, gaps)
     report = Report(
-        **{name: getattr(found, name) for name in _SECTIONS},
+        **{name: getattr(sections, name) for name in _SECTIONS},
         meta=Meta(
             experiment=experiment.name,
             spec_sha256=experiment.sha256,

@@ -214,7 +214,7 @@ _AS_GENERATED: Final = (-2, False)
 
 
 def _happened(moments: Sequence[int]) -> Cells:
-    return moments if min(moments) >= 0 else [None if one < 0 else one for one in moments]
+    return moments if min(moments) >= 0 else [None if moment < 0 else moment for moment in moments]
 
 
 _PLAIN: Final = frozenset(("arrival_us", "input_tokens", "output_tokens", "cached_tokens", "preemptions"))
@@ -243,14 +243,16 @@ _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = Mapping
         "max_output_tokens": RequestColumns.budgets,
         "ignore_eos": RequestColumns.endless,
         "retries": RequestColumns.retries,
-        "prefix_segments": lambda table, block: [segments_cell(one) for one in table.parts(block)],
-        "reasoning_tokens": lambda table, block: [max(0, one.reasoning_tokens) for one in table.extras(block)],
-        "first_answer_us": lambda table, block: _happened(tuple(one.first_answer_us for one in table.extras(block))),
-        "ttfat_us": lambda table, block: _happened(tuple(one.ttfat_us for one in table.extras(block))),
-        "image_tokens": lambda table, block: [one.media.image_tokens for one in table.extras(block)],
-        "audio_tokens": lambda table, block: [one.media.audio_tokens for one in table.extras(block)],
-        "video_tokens": lambda table, block: [one.media.video_tokens for one in table.extras(block)],
-        "media_items": lambda table, block: [items_cell(one.items) for one in table.extras(block)],
+        "prefix_segments": lambda table, block: [segments_cell(part) for part in table.parts(block)],
+        "reasoning_tokens": lambda table, block: [max(0, extras.reasoning_tokens) for extras in table.extras(block)],
+        "first_answer_us": lambda table, block: _happened(
+            tuple(extras.first_answer_us for extras in table.extras(block))
+        ),
+        "ttfat_us": lambda table, block: _happened(tuple(extras.ttfat_us for extras in table.extras(block))),
+        "image_tokens": lambda table, block: [extras.media.image_tokens for extras in table.extras(block)],
+        "audio_tokens": lambda table, block: [extras.media.audio_tokens for extras in table.extras(block)],
+        "video_tokens": lambda table, block: [extras.media.video_tokens for extras in table.extras(block)],
+        "media_items": lambda table, block: [items_cell(extras.items) for extras in table.extras(block)],
     }
 )
 """Column -> how its cells are computed."""

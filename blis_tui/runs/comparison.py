@@ -37,7 +37,7 @@ LOWER: Final = "lower"
 HIGHER: Final = "higher"
 
 _DIRECTIONS: Final = (
-    (rf"(.*\.)?({'|'.join([one.field for one in LATENCIES])})\..*", LOWER),
+    (rf"(.*\.)?({'|'.join([latency.field for latency in LATENCIES])})\..*", LOWER),
     (r"(.*\.)?(rejected|dropped_unservable|timed_out)", LOWER),
     (r"requests\.(still_queued|length_capped)", LOWER),
     (r"(.*\.)?kv\.(preemptions|preempted_requests|allocation_failures)", LOWER),
@@ -255,7 +255,7 @@ class RequestChanges:
             "threshold": THRESHOLD,
             "slower": self.slower,
             "faster": self.faster,
-            "different_ends": [asdict(one) for one in self.different_ends],
+            "different_ends": [asdict(counts) for counts in self.different_ends],
             "most_affected": [{**asdict(one), "change_us": one.change_us} for one in self.most_affected],
         }
 
@@ -470,7 +470,7 @@ class Comparison:
             "a": _side_data(self.a),
             "b": _side_data(self.b),
             "notes": list(self.notes),
-            "spec": None if self.spec is None else [one.to_dict() for one in self.spec],
+            "spec": None if self.spec is None else [difference.to_dict() for difference in self.spec],
             "results_differ": self.results_differ,
             "metrics_differing": sum(row.differs for row in self.metrics),
             "metrics": [row.to_dict() for row in self.shown_metrics(everything=everything)],

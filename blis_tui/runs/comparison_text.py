@@ -39,29 +39,31 @@ def both_names(a: str, b: str) -> str:
     return f"{a}/{b[head:] if b[:head] == a[:head] else b}"
 
 
-def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
+def difference_lines(differences: Sequence[Difference], most: int) -> list[str]:
     """Return the differences in columns, with ``-`` for old and ``+`` for new values; beyond ``most``, their number."""
     shown: list[tuple[Difference, str, str]] = []
-    for one in found[:most]:
-        old, new = value_texts(one)
-        shown.append((one, clip(old, _LONGEST), clip(new, _LONGEST)))
-    paths = max((len(one.path) for one, *_ in shown), default=0)
-    figures = max((len(text) for one, *texts in shown for text in texts if _is_number(one.old)), default=0)
+    for difference in differences[:most]:
+        old, new = value_texts(difference)
+        shown.append((difference, clip(old, _LONGEST), clip(new, _LONGEST)))
+    paths = max((len(difference.path) for difference, *_ in shown), default=0)
+    figures = max(
+        (len(text) for difference, *texts in shown for text in texts if _is_number(difference.old)), default=0
+    )
     lines: list[str] = []
-    for one, old, new in shown:
-        width = figures if _is_number(one.old) else 0
+    for difference, old, new in shown:
+        width = figures if _is_number(difference.old) else 0
         if old:
-            lines.append(f"  - {one.path:<{paths}}  {old:>{width}}")
+            lines.append(f"  - {difference.path:<{paths}}  {old:>{width}}")
         if new:
-            share = relative_text(one)
-            lines.append(f"  + {one.path:<{paths}}  {new:>{width}}{'  ' if share else ''}{share}")
-    lines += [f"  … {len(found) - most:,} more"] * (len(found) > most)
+            share = relative_text(difference)
+            lines.append(f"  + {difference.path:<{paths}}  {new:>{width}}{'  ' if share else ''}{share}")
+    lines += [f"  … {len(differences) - most:,} more"] * (len(differences) > most)
     return [printable(line) for line in lines]
 
 
-def value_change(one: Difference, room: int, arrow: str = "->") -> str:
+def value_change(difference: Difference, room: int, arrow: str = "->") -> str:
     """Return the old and new value, or the only one, in at most ``room`` columns."""
-    old, new = value_texts(one)
+    old, new = value_texts(difference)
     if not old or not new:
         return clip(old or new, room)
     between = f" {arrow} "
@@ -70,11 +72,11 @@ def value_change(one: Difference, room: int, arrow: str = "->") -> str:
     return f"{old}{between}{clip(new, max(room - len(old), 4))}"
 
 
-def value_texts(one: Difference) -> tuple[str, str]:
+def value_texts(difference: Difference) -> tuple[str, str]:
     """Return both values as text; empty for an absent one."""
-    old, new = one.old, one.new
-    if one.kind in ("added", "removed"):
-        return ("", _value(new)) if one.kind == "added" else (_value(old), "")
+    old, new = difference.old, difference.new
+    if difference.kind in ("added", "removed"):
+        return ("", _value(new)) if difference.kind == "added" else (_value(old), "")
     if _is_number(old) and _is_number(new):
         pairs = ((_number(old, digits), _number(new, digits)) for digits in _DIGITS)
         return next((pair for pair in pairs if pair[0] != pair[1]), (repr(old), repr(new)))
@@ -82,9 +84,9 @@ def value_texts(one: Difference) -> tuple[str, str]:
     return _value(old, bare=bare), _value(new, bare=bare)
 
 
-def relative_text(one: Difference) -> str:
+def relative_text(difference: Difference) -> str:
     """Return the relative change, such as ``-65.23 %``; empty if undefined."""
-    old, new = one.old, one.new
+    old, new = difference.old, difference.new
     if isinstance(old, bool) or isinstance(new, bool) or not old:
         return ""
     if not isinstance(old, int | float) or not isinstance(new, int | float):
@@ -110,7 +112,7 @@ def _value(value: object, *, bare: bool = True) -> str:
     """Return a value as JSON; a text without quotes if they are not needed, a digest shortened."""
     if isinstance(value, str):
         text = value if bare and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
-        return _DIGEST.sub(lambda found: f"{found[0][:_DIGEST_SHOWN]}…", text)
+        return _DIGEST.sub(lambda match: f"{match[0][:_DIGEST_SHOWN]}…", text)
     return _number(value, _DIGITS[0]) if _is_number(value) else json.dumps(value, ensure_ascii=False)
 
 
@@ -141,7 +143,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
 
 
 def _side(letter: str, side: ComparedRun) -> str:
-    overrides = "".join(f" --set {one}" for one in side.overrides)
+    overrides = "".join(f" --set {override}" for override in side.overrides)
     source = "" if side.source == side.name else f"  ({side.source})"
     return clip(f"{letter}  {side.name}{overrides}{source}  seed {side.seed}", WIDTH)
 
@@ -157,11 +159,11 @@ def document_lines(spec: Sequence[Difference] | None, *, same: bool) -> list[str
     if not spec:
         return ["specification: no differences"]
     lines = [f"specification: {plural(len(spec), 'difference')}"]
-    width = min(max(len(one.path) for one in spec), WIDTH // 2)
+    width = min(max(len(difference.path) for difference in spec), WIDTH // 2)
     room = WIDTH - width - 6
-    for one in spec:
-        mark = MARKS.get(one.kind, " ")
-        lines.append(f"  {mark} {clip(one.path, width):<{width}}  {value_change(one, room)}")
+    for difference in spec:
+        mark = MARKS.get(difference.kind, " ")
+        lines.append(f"  {mark} {clip(difference.path, width):<{width}}  {value_change(difference, room)}")
     return lines
 
 

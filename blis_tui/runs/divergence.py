@@ -120,19 +120,22 @@ def record_stream(experiment: Experiment, after: int = 0, routes: RouteOverrides
         records.clear()
 
 
-def divergence_lines(found: Divergence, marks: tuple[str, str]) -> list[str]:
+def divergence_lines(divergence: Divergence, marks: tuple[str, str]) -> list[str]:
     """Return the lines on the first difference: shared records before, the two records, and the differing fields.
 
     Args:
-        found: the divergence.
+        divergence: the divergence.
         marks: prefixes of the records of the two runs.
     """
-    changed = found.fields
+    changed = divergence.fields
     lines = [
-        f"first divergence: event {found.event}",
-        *(f"    {record_text(fields)}" for fields in found.before),
-        *(f"  {mark} {record_text(fields)}" for mark, fields in zip(marks, (found.left, found.right), strict=True)),
-        *(f"    {one.path}: {value_change(one, _FIELD_COLUMNS)}" for one in changed[:_MOST]),
+        f"first divergence: event {divergence.event}",
+        *(f"    {record_text(fields)}" for fields in divergence.before),
+        *(
+            f"  {mark} {record_text(fields)}"
+            for mark, fields in zip(marks, (divergence.left, divergence.right), strict=True)
+        ),
+        *(f"    {difference.path}: {value_change(difference, _FIELD_COLUMNS)}" for difference in changed[:_MOST]),
         *([f"    … {len(changed) - _MOST:,} more"] if len(changed) > _MOST else []),
     ]
     return [printable(line) for line in lines]

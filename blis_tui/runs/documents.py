@@ -58,8 +58,8 @@ def experiment_differences(old: Mapping[str, object], new: Mapping[str, object])
         return list(value.values()) if steps in _IDENTITIES and isinstance(value, dict) else value
 
     found = [
-        replace(one, old=unnamed(one.old, steps), new=unnamed(one.new, steps))
-        for steps, one in _differences(left, right, lambda steps: dotted(steps, orders))
+        replace(difference, old=unnamed(difference.old, steps), new=unnamed(difference.new, steps))
+        for steps, difference in _differences(left, right, lambda steps: dotted(steps, orders))
     ]
     for path, (before_names, after_names) in orders.items():
         common = [name for name in before_names if name in set(after_names)]
@@ -78,7 +78,7 @@ def differences(old: object, new: object, path_text: Callable[[Path], str]) -> l
         new: the new document.
         path_text: formats a path: :func:`dotted` or :func:`pointer`.
     """
-    return [one for _, one in _differences(old, new, path_text)]
+    return [difference for _, difference in _differences(old, new, path_text)]
 
 
 def _differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[tuple[Path, Difference]]:

@@ -179,9 +179,9 @@ class WhatIf:
                 **{name: getattr(others, name) for name in ("total", "not_compared", "changed", "moved")},
                 "ttft": asdict(others.ttft),
                 "e2e": asdict(others.e2e),
-                "different_ends": [asdict(one) for one in others.different_ends],
-                "worst": [one.to_dict() for one in others.worst],
-                "best": [one.to_dict() for one in others.best],
+                "different_ends": [asdict(counts) for counts in others.different_ends],
+                "worst": [change.to_dict() for change in others.worst],
+                "best": [change.to_dict() for change in others.best],
             },
             "first_divergence": None
             if found is None
@@ -260,8 +260,8 @@ def ask_whatif(
         decision=decisions[len(left_alone)],
         decisions=tuple(decisions),
         forced=route_to,
-        request=next(one for one in changes if one.request_id == request),
-        others=_others([one for one in changes if one.request_id != request], len(before.rows) - len(changes)),
+        request=next(change for change in changes if change.request_id == request),
+        others=_others([change for change in changes if change.request_id != request], len(before.rows) - len(changes)),
         divergence=divergence,
         comparison=compare(_side(experiment, before), _side(experiment, after)),
     )
@@ -303,22 +303,24 @@ def require_instance(index: int, count: int) -> None:
 
 def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
     fates: Counter[tuple[str, str]] = Counter()
-    for one in changes:
-        if one.before.state != one.after.state:
-            fates[one.before.state, one.after.state] += 1
-    timed = [(one.e2e_change_us, one) for one in changes if one.e2e_change_us]
+    for change in changes:
+        if change.before.state != change.after.state:
+            fates[change.before.state, change.after.state] += 1
+    timed = [(change.e2e_change_us, change) for change in changes if change.e2e_change_us]
     worst = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
     best = sorted((pair for pair in timed if pair[0] < 0), key=lambda pair: pair[0])
     return OtherRequests(
         total=len(changes),
         not_compared=not_compared,
-        changed=len([one for one in changes if one.before != one.after._replace(request_id=one.request_id)]),
-        moved=len([one for one in changes if one.moved]),
-        ttft=_shift([one.ttft_change_us for one in changes]),
-        e2e=_shift([one.e2e_change_us for one in changes]),
+        changed=len(
+            [change for change in changes if change.before != change.after._replace(request_id=change.request_id)]
+        ),
+        moved=len([change for change in changes if change.moved]),
+        ttft=_shift([change.ttft_change_us for change in changes]),
+        e2e=_shift([change.e2e_change_us for change in changes]),
         different_ends=tuple(OutcomeCounts(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
-        worst=tuple(one for _, one in worst[:MOST_LISTED]),
-        best=tuple(one for _, one in best[:MOST_LISTED]),
+        worst=tuple(change for _, change in worst[:MOST_LISTED]),
+        best=tuple(change for _, change in best[:MOST_LISTED]),
     )
 
 
@@ -401,12 +403,12 @@ class JudgedDecision:
     @property
     def best_for_request(self) -> Alternative:
         """The best choice for the request; the actual decision wins ties."""
-        return min((self.actual, *self.alternatives), key=lambda one: one.for_request)
+        return min((self.actual, *self.alternatives), key=lambda alternative: alternative.for_request)
 
     @property
     def best_for_run(self) -> Alternative:
         """The best choice for all requests together; the actual decision wins ties."""
-        return min((self.actual, *self.alternatives), key=lambda one: one.for_run)
+        return min((self.actual, *self.alternatives), key=lambda alternative: alternative.for_run)
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as plain data."""
@@ -415,7 +417,7 @@ class JudgedDecision:
             **{name: getattr(self, name) for name in names},
             "best_for_request": asdict(self.best_for_request),
             "best_for_run": asdict(self.best_for_run),
-            "alternatives": [asdict(one) for one in self.alternatives],
+            "alternatives": [asdict(alternative) for alternative in self.alternatives],
         }
 
 
@@ -438,7 +440,7 @@ class Hindsight:
     @property
     def replays(self) -> int:
         """Number of replays, each from its decision on, besides the run itself."""
-        return len([one for judged in self.judged for one in judged.alternatives])
+        return len([alternative for judged in self.judged for alternative in judged.alternatives])
 
     @property
     def lost_by_requests(self) -> Distribution:
@@ -447,7 +449,7 @@ class Hindsight:
         Covers decisions whose request completed.
         """
         best = [one.best_for_request for one in self.judged if one.state == _COMPLETED]
-        return of_samples([-one.e2e_change_us for one in best if one.e2e_change_us is not None])
+        return of_samples([-alternative.e2e_change_us for alternative in best if alternative.e2e_change_us is not None])
 
     @property
     def lost_by_run(self) -> Distribution:
@@ -456,7 +458,7 @@ class Hindsight:
         Covers decisions that do not affect how many requests complete.
         """
         best = [one.best_for_run for one in self.judged]
-        return of_samples([-one.run_e2e_change_us for one in best if not one.completed_change])
+        return of_samples([-alternative.run_e2e_change_us for alternative in best if not alternative.completed_change])
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -525,7 +527,7 @@ def ask_true_regret(
         first.run(max_events=SLICE_EVENTS)
         yield 0, 0
     chosen = decisions[::every]
-    total = len([one for decision in chosen for one in decision.top]) - len(chosen)
+    total = len([candidate for decision in chosen for candidate in decision.top]) - len(chosen)
     _require_few(total, most, every, decisions)
     before, keys = _books(first), _keys(first)
     judged: list[JudgedDecision] = []
@@ -533,7 +535,7 @@ def ask_true_regret(
     for decision in chosen:
         tried: list[Alternative] = []
         again.run(max_events=decision.event - 1 - again.events)
-        others = [one.instance for one in decision.top if one.instance != decision.instance]
+        others = [candidate.instance for candidate in decision.top if candidate.instance != decision.instance]
         mark = again.mark() if others else None
         for instance in others:
             assert mark is not None  # noqa: S101  (it has other candidates)

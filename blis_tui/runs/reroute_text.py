@@ -29,41 +29,41 @@ _WHAT_IF_INDENT: Final = " " * len("what if  ")
 _STATISTICS = ("mean", "min", "p50", "p90", "p99", "max")
 
 
-def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
+def whatif_text(what_if: WhatIf, *, everything: bool = False) -> str:
     """Return blocks of text: the question, the request, the others, the reports' figures, the first differing event.
 
     Args:
-        found: the result.
+        what_if: the result.
         everything: also show equal and minor figures.
     """
-    request = found.request
-    question = f"{request.request_id} on instance {found.forced} instead of {found.chosen}"
-    if found.divergence is None:
-        question = f"{request.request_id} on instance {found.forced}: the router chose it anyway, and nothing changes"
+    request = what_if.request
+    question = f"{request.request_id} on instance {what_if.forced} instead of {what_if.chosen}"
+    if what_if.divergence is None:
+        question = f"{request.request_id} on instance {what_if.forced}: the router chose it anyway, and nothing changes"
     blocks = [
         [
             clip(f"what if  {question}", WIDTH),
-            clip(f"{_WHAT_IF_INDENT}{found.experiment.name}, seed {found.experiment.seed}", WIDTH),
-            *_decision_pair(found),
+            clip(f"{_WHAT_IF_INDENT}{what_if.experiment.name}, seed {what_if.experiment.seed}", WIDTH),
+            *_decision_pair(what_if),
         ],
         _request(request),
     ]
-    if found.divergence is not None:
+    if what_if.divergence is not None:
         blocks += [
-            _others(found.others),
-            metric_lines(found.comparison, everything=everything),
-            divergence_lines(found.divergence, ("-", "+")),
+            _others(what_if.others),
+            metric_lines(what_if.comparison, everything=everything),
+            divergence_lines(what_if.divergence, ("-", "+")),
         ]
     return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks) + "\n"
 
 
-def _decision_pair(found: WhatIf) -> list[str]:
+def _decision_pair(what_if: WhatIf) -> list[str]:
     """Return which of several decisions was changed."""
-    if len(found.decisions) == 1:
+    if len(what_if.decisions) == 1:
         return []
-    known = ", ".join(f"{one.event:,} (to {one.instance})" for one in found.decisions)
-    text = f"It is routed {plural(len(found.decisions), 'time')}, at events {known}."
-    changed = f"The decision of event {found.decision.event:,} is changed; --event names another one."
+    known = ", ".join(f"{decision.event:,} (to {decision.instance})" for decision in what_if.decisions)
+    text = f"It is routed {plural(len(what_if.decisions), 'time')}, at events {known}."
+    changed = f"The decision of event {what_if.decision.event:,} is changed; --event names another one."
     return wrap(f"{text} {changed}", WIDTH, initial_indent=_WHAT_IF_INDENT, subsequent_indent=_WHAT_IF_INDENT)
 
 
@@ -93,7 +93,7 @@ def _others(others: OtherRequests) -> list[str]:
     moved = f"others: {others.changed:,} of {others.total:,} changed, {others.moved:,} on another instance"
     lines = [
         f"{moved}; end to end {others.e2e.longer:,} slower, {others.e2e.shorter:,} faster",
-        *(f"  {one.count:,} {one.a} -> {one.b}" for one in others.different_ends),
+        *(f"  {counts.count:,} {counts.a} -> {counts.b}" for counts in others.different_ends),
     ]
     if others.not_compared:
         lines.append(f"  {plural(others.not_compared, 'request')} not compared: not the same, or not sent")
@@ -105,19 +105,24 @@ def _others(others: OtherRequests) -> list[str]:
         if changes:
             titles = (name, "instance", "end to end, ms", "change")
             cells = [
-                (clip(_names(one), 40), _moved(one), ms_text(one.after.e2e_us), ms_change_text(one.e2e_change_us))
-                for one in changes
+                (
+                    clip(_names(change), 40),
+                    _moved(change),
+                    ms_text(change.after.e2e_us),
+                    ms_change_text(change.e2e_change_us),
+                )
+                for change in changes
             ]
             lines += _indented(_columns([titles, *cells]))
     return lines
 
 
-def _names(one: Change) -> str:
-    return both_names(one.before.request_id, one.after.request_id)
+def _names(change: Change) -> str:
+    return both_names(change.before.request_id, change.after.request_id)
 
 
-def _moved(one: Change) -> str:
-    before, after = place_text(one.before), place_text(one.after)
+def _moved(change: Change) -> str:
+    before, after = place_text(change.before), place_text(change.after)
     return before if before == after else f"{before} -> {after}"
 
 
@@ -142,74 +147,84 @@ _HEAD: Final = ("event", "request", "chosen", "as seen", "as it was", "best", "T
 _OVER: Final = ("", "", "", "score", "lost", "for the", "request,", "ms", "for", "all,", "ms")
 
 
-def hindsight_text(found: Hindsight, *, everything: bool = False) -> str:
+def hindsight_text(hindsight: Hindsight, *, everything: bool = False) -> str:
     """Return what was replayed, the cost of decisions, and the decisions that cost most.
 
     Args:
-        found: the result.
+        hindsight: the result.
         everything: list all examined decisions, in order.
     """
-    blocks = [_question(found), _losses(found), _decisions(found, everything=everything)]
+    blocks = [_question(hindsight), _losses(hindsight), _decisions(hindsight, everything=everything)]
     return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks if block) + "\n"
 
 
-def _question(found: Hindsight) -> list[str]:
-    looked = f"{len(found.judged):,} of {plural(found.decisions, 'routing decision')}"
+def _question(hindsight: Hindsight) -> list[str]:
+    looked = f"{len(hindsight.judged):,} of {plural(hindsight.decisions, 'routing decision')}"
     return [
-        clip(f"true regret  {found.experiment.name}, seed {found.experiment.seed}", WIDTH),
-        f"{_REGRET_INDENT}{looked} replayed, {plural(found.replays, 'replay')} from the decision to the end",
+        clip(f"true regret  {hindsight.experiment.name}, seed {hindsight.experiment.seed}", WIDTH),
+        f"{_REGRET_INDENT}{looked} replayed, {plural(hindsight.replays, 'replay')} from the decision to the end",
     ]
 
 
-def _losses(found: Hindsight) -> list[str]:
-    if not found.replays:
+def _losses(hindsight: Hindsight) -> list[str]:
+    if not hindsight.replays:
         return [f"{_REGRET_INDENT}no decision had an alternative"]
     rows: list[tuple[str, ...]] = [("E2E lost, ms", "better", *_COLUMNS)]
     told = (
-        ("by the request", "request", found.lost_by_requests),
-        ("by all requests together", "run", found.lost_by_run),
+        ("by the request", "request", hindsight.lost_by_requests),
+        ("by all requests together", "run", hindsight.lost_by_run),
     )
     for name, which, lost in told:
-        better = len([one for one in found.judged if getattr(one, f"best_for_{which}").instance != one.chosen])
-        rows.append((name, f"{better:,} of {len(found.judged):,}", *lost.texts(_COLUMNS, ",.3f")))
+        better = len(
+            [
+                decision
+                for decision in hindsight.judged
+                if getattr(decision, f"best_for_{which}").instance != decision.chosen
+            ]
+        )
+        rows.append((name, f"{better:,} of {len(hindsight.judged):,}", *lost.texts(_COLUMNS, ",.3f")))
     return list(aligned(rows, range(len(rows[0]))))
 
 
-def _decisions(found: Hindsight, *, everything: bool) -> list[str]:
-    judged = list(found.judged)
+def _decisions(hindsight: Hindsight, *, everything: bool) -> list[str]:
+    judged = list(hindsight.judged)
     if not everything:
-        judged.sort(key=lambda one: (one.best_for_run.for_run, one.best_for_request.for_request, one.event))
-        judged = [one for one in judged if _better(one)][:_ROWS]
+        judged.sort(
+            key=lambda decision: (decision.best_for_run.for_run, decision.best_for_request.for_request, decision.event)
+        )
+        judged = [decision for decision in judged if _better(decision)][:_ROWS]
     if not judged:
         return []
     lines = aligned([_OVER, _HEAD, *map(_row, judged)], range(len(_HEAD)))
-    left = len(found.judged) - len(judged)
+    left = len(hindsight.judged) - len(judged)
     rest = "their alternatives were no better, or saved less" if judged else "no alternative was better"
     return [*lines, *([f"… {left:,} more ({rest}): --all, or JSON"] if left else [])]
 
 
-def _better(one: JudgedDecision) -> bool:
-    return one.best_for_run.instance != one.chosen or one.best_for_request.instance != one.chosen
+def _better(decision: JudgedDecision) -> bool:
+    return decision.best_for_run.instance != decision.chosen or decision.best_for_request.instance != decision.chosen
 
 
-def _row(one: JudgedDecision) -> tuple[str, ...]:
-    request, run = one.best_for_request, one.best_for_run
+def _row(decision: JudgedDecision) -> tuple[str, ...]:
+    request, run = decision.best_for_request, decision.best_for_run
     return (
-        f"{one.event:,}",
-        clip(one.request_id, 20),
-        str(one.chosen),
-        _share(one.regret),
-        _share(one.true_regret),
-        *_change(one, request, request.ttft_change_us, request.e2e_change_us),
-        *_change(one, run, run.run_ttft_change_us, run.run_e2e_change_us),
+        f"{decision.event:,}",
+        clip(decision.request_id, 20),
+        str(decision.chosen),
+        _share(decision.regret),
+        _share(decision.true_regret),
+        *_change(decision, request, request.ttft_change_us, request.e2e_change_us),
+        *_change(decision, run, run.run_ttft_change_us, run.run_e2e_change_us),
     )
 
 
-def _change(one: JudgedDecision, best: Alternative, ttft_us: int | None, e2e_us: int | None) -> tuple[str, str, str]:
+def _change(
+    decision: JudgedDecision, best: Alternative, ttft_us: int | None, e2e_us: int | None
+) -> tuple[str, str, str]:
     """Return the better instance and the changes; empty if the chosen one was the best."""
-    if best.instance == one.chosen:
+    if best.instance == decision.chosen:
         return "=", "", ""
-    if best.completed_change and best is one.best_for_run:
+    if best.completed_change and best is decision.best_for_run:
         return str(best.instance), "", f"{plural(best.completed_change, 'more request')}"
     return str(best.instance), ms_change_text(ttft_us), ms_change_text(e2e_us)
 

@@ -498,8 +498,8 @@ class Simulation:
         from blis_tui.results.conditions.course import judged  # noqa: PLC0415  (few experiments need it)
 
         again = Simulation(self.experiment, check="off", routes=self._routes)
-        found = judged(self.experiment.course, self.experiment, again)
-        return replace(report, expectations=(*report.expectations, *found))
+        verdicts = judged(self.experiment.course, self.experiment, again)
+        return replace(report, expectations=(*report.expectations, *verdicts))
 
     @_attributing_failures
     def checkup(self) -> Checkup:
@@ -668,7 +668,7 @@ class Simulation:
 
     def _seal(self, content: bytes) -> bytes:
         """Return the header that a checkpoint's content must have."""
-        used = "".join(f" {one.name} {one.origin}" for one in self.experiment.plugins_used())
-        routes = "".join(f" {name} to {one.instance} at {one.event}" for name, one in self._routes.items())
+        used = "".join(f" {plugin.name} {plugin.origin}" for plugin in self.experiment.plugins_used())
+        routes = "".join(f" {name} to {route.instance} at {route.event}" for name, route in self._routes.items())
         about = f"{__version__} {ENGINE} {self.experiment.sha256}{used}{routes}".encode()
         return _MAGIC + sha256(about).digest() + sha256(content).digest()

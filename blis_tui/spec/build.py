@@ -328,8 +328,8 @@ def build_experiment(
         policy=policy,
         cluster=_cluster(top.part("cluster"), policy, pools),
         pools=pools,
-        expect=tuple(decode(spec.Expectation, one) for one in expected if "metric" in one.data),
-        course=tuple(decode(spec.CourseExpectation, one) for one in expected if "metric" not in one.data),
+        expect=tuple(decode(spec.Expectation, part) for part in expected if "metric" in part.data),
+        course=tuple(decode(spec.CourseExpectation, part) for part in expected if "metric" not in part.data),
         sha256=digest(resolved),
         document=resolved,
         plugins=plugins or builtin(),
@@ -392,10 +392,10 @@ def with_numbers(document: Mapping[str, object], plugins: Registry | None = None
     traits = batching_traits(document, plugins)
     numbered = {**document}
     pools: list[Mapping[str, object]] = []
-    for one in cluster.parts("pools") if "pools" in cluster.data else ():
-        stack = stack_of(document, one.data)
-        own = any(key in one.data for key in stack)
-        pools.append({**one.data, "engine": _numbers(document, stack, traits)} if own else one.data)
+    for part in cluster.parts("pools") if "pools" in cluster.data else ():
+        stack = stack_of(document, part.data)
+        own = any(key in part.data for key in stack)
+        pools.append({**part.data, "engine": _numbers(document, stack, traits)} if own else part.data)
     if pools:
         numbered["cluster"] = {**cluster.data, "pools": pools}
     if not pools or any("engine" not in pool for pool in pools):
@@ -508,11 +508,11 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
     if "pools" in cluster.data:
         return tuple(
             replace(
-                _pool(stack_of(document, one.data), one.integer("instances")),
-                name=one.text("name"),
-                role=one.text("role", "any"),
+                _pool(stack_of(document, part.data), part.integer("instances")),
+                name=part.text("name"),
+                role=part.text("role", "any"),
             )
-            for one in cluster.parts("pools")
+            for part in cluster.parts("pools")
         )
     base = _pool(stack_of(document), cluster.integer("instances"))
     if "disaggregation" not in cluster.data:

@@ -125,7 +125,7 @@ def _line(document: Document, *path: str) -> int:
 
 
 def _name(case: str, point: tuple[Override, ...]) -> str:
-    coordinates = (f"{one.steps[-1]}={_word(one.value.data)}" for one in point)
+    coordinates = (f"{override.steps[-1]}={_word(override.value.data)}" for override in point)
     name = ",".join(filter(None, (case, *coordinates)))
     return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{_mark(name)}"
 
@@ -190,8 +190,11 @@ def check_cases(
         try:
             also(resolve_document(document.copy(), overrides, plugins))
         except SpecError as error:
-            for one in error.diagnostics:
-                found.setdefault((one.file, one.line, one.column, one.code, one.message), _named(one, name, document))
+            for diagnostic in error.diagnostics:
+                found.setdefault(
+                    (diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.code, diagnostic.message),
+                    _named(diagnostic, name, document),
+                )
             wrong += 1
             if wrong == _MOST_WRONG:
                 break
@@ -202,7 +205,7 @@ def unknown_expectations(document: Document, experiment: Experiment) -> list[Dia
     """Return a diagnostic for each expectation that is said to be broken (`golden.xfail`), but that there is not."""
     from blis_tui.results.conditions.course import text_of  # noqa: PLC0415  (few experiments have these)
 
-    known = [*(one.metric for one in experiment.expect), *map(text_of, experiment.course)]
+    known = [*(expectation.metric for expectation in experiment.expect), *map(text_of, experiment.course)]
     found = []
     for at, name in enumerate(as_list(as_map(document.get("golden")).get("xfail"))):
         if name not in known:
@@ -221,7 +224,7 @@ def _sample(cases: Mapping[str, tuple[Override, ...]], most: int) -> Iterator[tu
     left = most // 2
     stride = -(-len(cases) // left)
     for number, case in enumerate(cases.items()):
-        values = {(one.path, repr(one.value.data)) for one in case[1]} if left else seen
+        values = {(override.path, repr(override.value.data)) for override in case[1]} if left else seen
         new = not values <= seen
         if new or not number % stride:
             yield case
@@ -230,9 +233,9 @@ def _sample(cases: Mapping[str, tuple[Override, ...]], most: int) -> Iterator[tu
             left -= 1
 
 
-def _named(one: Diagnostic, case: str, document: Document) -> Diagnostic:
+def _named(diagnostic: Diagnostic, case: str, document: Document) -> Diagnostic:
     """Return a diagnostic that names the case, unless it is about a line of the cases."""
     written = (*document.keys.items(), *document.values.items())
     lines = {place.span.line for path, place in written if path[:1] in _OF_CASES and path[1:]}
-    own = one.file == document.source.name and one.line in lines
-    return one if own else replace(one, message=f"case `{case}`: {one.message}")
+    own = diagnostic.file == document.source.name and diagnostic.line in lines
+    return diagnostic if own else replace(diagnostic, message=f"case `{case}`: {diagnostic.message}")

@@ -217,9 +217,9 @@ def _is_experiment(parent: Document, problems: Problems) -> bool:
             "extends": "others",
         }  # `extends` keeps the schema from reporting other missing keys
         header = Document(said, parent.source, parent.keys, parent.values)
-    found = check_document(header, "Experiment", read(said, "Experiment", problems.plugins))
-    problems.found.extend(found)
-    return not found
+    diagnostics = check_document(header, "Experiment", read(said, "Experiment", problems.plugins))
+    problems.found.extend(diagnostics)
+    return not diagnostics
 
 
 def _follow_names(base: Document, top: Document, problems: Problems) -> None:
@@ -303,29 +303,31 @@ def expand(document: Document, kind: str, plugins: Registry | None = None) -> Re
     schemas define where (``type: [object, string]`` with the words, ``type: [object, integer]``). After the first
     check, all code sees only long forms.
     """
-    found = read(document.data, kind, plugins)
-    for path, long_form in found.long_forms:
+    reading = read(document.data, kind, plugins)
+    for path, long_form in reading.long_forms:
         place = document.place(path)
         parts: dict[DataPath, Json] = {(): long_form, **{(key,): value for key, value in long_form.items()}}
         document.graft(path, Document(long_form, place.source, values=dict.fromkeys(parts, place)))
-    return found
+    return reading
 
 
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
     """Apply overrides and check the schema; return False if anything is wrong."""
     before = len(problems.found)
-    found = expand(document, kind, problems.plugins)
+    reading = expand(document, kind, problems.plugins)
     for override in overrides:
         problem = apply_override(document, override, kind)
-        found = expand(document, kind, problems.plugins)
+        reading = expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
     written = {place for one in overrides for place in one.places if place.source.name != "--set"}
     at = {(place.source.name, place.span.line, place.span.column) for place in written}
-    for one in check_document(document, kind, found):
+    for diagnostic in check_document(document, kind, reading):
         # The line that sets a key is not for the paths of cases, axes and other options.
-        wrong = one.help is not None and (one.file, one.line, one.column) in at
-        problems.found.append(replace(one, help=str(one.help).partition(": write ")[0]) if wrong else one)
+        wrong = diagnostic.help is not None and (diagnostic.file, diagnostic.line, diagnostic.column) in at
+        problems.found.append(
+            replace(diagnostic, help=str(diagnostic.help).partition(": write ")[0]) if wrong else diagnostic
+        )
     return len(problems.found) == before
 
 
@@ -392,5 +394,5 @@ def inline_config_file(document: Document, at: DataPath, problems: Problems) -> 
     part["config"] = None
     document.graft((*at, "config"), config)
     if at:  # an inline body was checked before its file was read
-        found = read(document.data, "Experiment", problems.plugins)
-        problems.found.extend(check_document(document, "Experiment", found))
+        reading = read(document.data, "Experiment", problems.plugins)
+        problems.found.extend(check_document(document, "Experiment", reading))

@@ -349,7 +349,7 @@ _NAMES_OF_METRICS: Final = {
     "duration_us": "duration makespan benchmark_duration simulated_time",
 }
 
-LATENCIES: Final = _by_name({one.field: f"{one.name} {one.also}" for one in latencies.LATENCIES})
+LATENCIES: Final = _by_name({latency.field: f"{latency.name} {latency.also}" for latency in latencies.LATENCIES})
 STATISTICS: Final = _by_name({ours: f"{ours} {named}" for ours, named in _NAMES_OF_STATISTICS.items()})
 METRICS: Final = _by_name(_NAMES_OF_METRICS)
 """Names of latencies, statistics and other metrics in other tools -> their names in a report."""
@@ -484,9 +484,9 @@ def _shortly(value: Json) -> str:
 
 def expected_hint(text: str, value: Json = None) -> str:
     """Return how to write an expectation such as ``ttft_p99 <= 200``, or the key ``ttft_p99`` with a bound."""
-    found = _COMPARED.fullmatch(text.strip())
-    metric, sign, bound = found.groups() if found else (text, "<=", "")
-    if not found and (isinstance(value, bool) or not isinstance(value, int | float)):
+    match = _COMPARED.fullmatch(text.strip())
+    metric, sign, bound = match.groups() if match else (text, "<=", "")
+    if not match and (isinstance(value, bool) or not isinstance(value, int | float)):
         return ""
     from blis_tui.spec.metric_names import is_metric  # noqa: PLC0415  (only needed for wrong documents)
 

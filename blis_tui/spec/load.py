@@ -127,9 +127,9 @@ def locate(source: str | Path) -> Path:
             known = f"`{named}` alone is the experiment of that name"
             raise InputError(f"cannot read {source}: No such file or directory", help=known)
         return Path(source)
-    found = find("Experiment", source, Path.cwd())
-    if found is not None:
-        return found
+    path = find("Experiment", source, Path.cwd())
+    if path is not None:
+        return path
     if find("Study", source, Path.cwd()) is not None:
         raise InputError(f"`{source}` is a study, not an experiment", help=f"run it with `blis-tui sweep {source}`")
     if isfile(source):  # noqa: PTH113  (a name too long for a file is no error here)

@@ -34,21 +34,28 @@ _NAMES: Final = ("kind", "name", "id", "type", "use", "from", "base", "model", "
 """Keys with which a name may be wrapped in a map."""
 
 
-def of_slots(document: Document, found: Sequence[Violation]) -> tuple[list[Diagnostic], list[Violation]]:
+def of_slots(document: Document, violations: Sequence[Violation]) -> tuple[list[Diagnostic], list[Violation]]:
     """Return one diagnostic for each map in place of a document that is none, and the other violations."""
     diagnostics: list[Diagnostic] = []
-    rest = list(found)
-    for slot in dict.fromkeys(slot_of(one.path) for one in found):
+    rest = list(violations)
+    for slot in dict.fromkeys(slot_of(violation.path) for violation in violations):
         value = document.get(*slot) if slot else None
         if not isinstance(value, dict):
             continue
         kind = SLOTS[str(slot[-1])]
         if name := _named(document, kind, value):
             diagnostics.append(_disguised(document, slot, value, name))
-            rest = [one for one in rest if one.path[: len(slot)] != slot]
-        elif len(missing := [one for one in rest if one.keyword == "required" and one.path == slot]) > 1:
+            rest = [violation for violation in rest if violation.path[: len(slot)] != slot]
+        elif (
+            len(
+                missing := [
+                    violation for violation in rest if violation.keyword == "required" and violation.path == slot
+                ]
+            )
+            > 1
+        ):
             diagnostics.append(_incomplete(document, slot, kind, missing))
-            rest = [one for one in rest if one not in missing]
+            rest = [violation for violation in rest if violation not in missing]
     return diagnostics, rest
 
 
@@ -76,7 +83,7 @@ def _disguised(document: Document, slot: DataPath, value: dict[str, Json], name:
 
 
 def _incomplete(document: Document, slot: DataPath, kind: str, missing: Iterable[Violation]) -> Diagnostic:
-    keys = [f"`{one.wanted}`" for one in missing]
+    keys = [f"`{violation.wanted}`" for violation in missing]
     message = f"`{slot[-1]}` lacks the keys {', '.join(keys[:-1])} and {keys[-1]}"
     hint = f"a {kind} document has them all; to use an existing one, write its name, such as `{slot[-1]}: "
     return about(document, slot, "BLIS1002", message, key=True, hint=f"{hint}{_example_document(kind)}`")
@@ -116,15 +123,21 @@ def explained(document: Document, broken: Sequence[Violation]) -> list[Diagnosti
         document: it is wrong.
         broken: what was found, which is not nothing.
     """
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     if broken[0].kind == "Experiment":
-        found, broken = of_slots(document, broken)
-    untyped = {one.path for one in broken if one.keyword == "type"}  # a number of the wrong type is not measured, too
-    broken = [one for one in broken if one.keyword not in _BOUNDS or one.path not in untyped]
-    told = [(one, said) for one in broken for said in _FORMATTERS.get(one.keyword, _other)(document, one)]
-    hints = {(one.path, said.help) for one, said in told if said.code == _UNKNOWN}
-    found += [said for one, said in told if not _is_misnamed(one, said, hints)]
-    return in_order(found)
+        diagnostics, broken = of_slots(document, broken)
+    untyped = {
+        violation.path for violation in broken if violation.keyword == "type"
+    }  # a number of the wrong type is not measured, too
+    broken = [violation for violation in broken if violation.keyword not in _BOUNDS or violation.path not in untyped]
+    told = [
+        (violation, said)
+        for violation in broken
+        for said in _FORMATTERS.get(violation.keyword, _other)(document, violation)
+    ]
+    hints = {(violation.path, said.help) for violation, said in told if said.code == _UNKNOWN}
+    diagnostics += [said for violation, said in told if not _is_misnamed(violation, said, hints)]
+    return in_order(diagnostics)
 
 
 def _is_misnamed(violation: Violation, said: Diagnostic, hints: Collection[tuple[DataPath, str | None]]) -> bool:
@@ -249,7 +262,7 @@ def _keys_below(violation: Violation, wanted: str) -> str | None:
 def _example(value: Json, part: dict[str, Json]) -> str | None:
     """Return an example: of a map with a ``kind``, that of the kind in ``value`` if possible, else the first."""
     examples = as_list(part.get("examples"))
-    maps = [one for one in examples if isinstance(one, dict)]
+    maps = [example for example in examples if isinstance(example, dict)]
     words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
     chosen = next((one for one in maps if one.get("kind") in words), next(iter(examples), None))
     if not isinstance(chosen, dict | list) or len(text := flow(chosen)) > _LONGEST_EXAMPLE:
@@ -314,10 +327,10 @@ def _number_help(value: str, violation: Violation) -> str | None:
         if sign in value and (digits := value.replace(sign, "")).isdecimal():
             in_groups = sign == "_" or _GROUPED.fullmatch(value)
             return f"write {digits}, without {name}" if in_groups else "give one number"
-    found = _WITH_UNIT.fullmatch(value)
-    if found is None:
+    match = _WITH_UNIT.fullmatch(value)
+    if match is None:
         return None
-    number, unit = found.groups()
+    number, unit = match.groups()
     if unit == "%" and node_at(violation.kind, violation.path).get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
     name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")

@@ -55,7 +55,7 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Section of a report -> the module of ``blis_tui.results`` and the record that describe it."""
-_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({one.rpartition(".")[2]: one for one in _GROUPS.values()})
+_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({group.rpartition(".")[2]: group for group in _GROUPS.values()})
 _ALONE: Final = frozenset({"duration_us"})
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
@@ -79,13 +79,13 @@ _FREE: Final = re.compile(r"(?:rejections|fitness\.components|invariants)(?:\.[A
 
 def metrics_of(group: str, part: type) -> Iterator[str]:
     """Yield the names of the metrics in a section of a report, below ``group``."""
-    for one in fields(part):
-        kind = str(one.type).removesuffix(" | None")
+    for field in fields(part):
+        kind = str(field.type).removesuffix(" | None")
         nested = Distribution if kind == Distribution.__name__ else _nested(part, kind)
         if nested is not None:
-            yield from metrics_of(f"{group}.{one.name}", nested)
+            yield from metrics_of(f"{group}.{field.name}", nested)
         elif not kind.startswith(("Mapping", "tuple")):
-            yield f"{group}.{one.name}"
+            yield f"{group}.{field.name}"
 
 
 def _nested(part: type, kind: str) -> type | None:
@@ -144,12 +144,12 @@ def is_open_ended(name: str) -> bool:
 
 def unknown_step(steps: tuple[str, ...]) -> int | None:
     """Return the position of the first step of a path into reports that no report has; None = some may have it."""
-    if not steps or steps[0] not in {one.name for one in fields(_record("report.Report"))}:
+    if not steps or steps[0] not in {field.name for field in fields(_record("report.Report"))}:
         return 0
     group = steps[0]
     if group not in _GROUPS or len(steps) == 1:
         return None
-    if steps[1] not in {one.name for one in fields(_record(_GROUPS[group]))}:
+    if steps[1] not in {field.name for field in fields(_record(_GROUPS[group]))}:
         return 1
     below = {name.split(".")[2] for name in _of_group(group) if name.startswith(f"{group}.{steps[1]}.")}
     return 2 if below and len(steps) > 2 and steps[2] not in below else None

@@ -116,7 +116,10 @@ def _parse_one(source: Source) -> Override:
         document = parse(Source(source.name, " " * (len(path) + 1) + value))
     except SpecError as error:
         lines = source.lines
-        shown = [replace(one, source_line=lines[max(one.line, 1) - 1], path="") for one in error.diagnostics]
+        shown = [
+            replace(diagnostic, source_line=lines[max(diagnostic.line, 1) - 1], path="")
+            for diagnostic in error.diagnostics
+        ]
         raise SpecError(shown) from error
     return Override(steps, tuple(places), _from(document, source))
 

@@ -206,19 +206,19 @@ def _definition(plugin: Plugin) -> _Part:
     hints = get_type_hints(plugin.settings)
     properties: _Part = {"kind": {"description": plugin.summary, "const": plugin.name}}
     required: list[Json] = ["kind"]
-    for one in fields(plugin.settings):
-        about: Key = one.metadata["key"]
+    for field in fields(plugin.settings):
+        about: Key = field.metadata["key"]
         limits = _plain(about.limits)
-        kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[one.name])}
+        kind: _Part = {} if "$ref" in limits else {"type": json_type(hints[field.name])}
         if about.words:
             words: list[Json] = [*about.words]
             kind = {"type": [kind["type"], "string"], "if": {"type": "string"}, "then": {"enum": words}}
         part: _Part = {"description": about.doc, **kind, **limits}
         if about.is_required:
-            required.append(one.name)
+            required.append(field.name)
         elif about.default is not MISSING:
             part["default"] = cast("Json", about.default)
-        properties[one.name] = part
+        properties[field.name] = part
     return {
         "description": plugin.summary,
         "type": "object",

@@ -111,14 +111,14 @@ class Reading:
         if not self._is_own:
             is_same, raw = raw is data, copied(raw)
             data = raw if is_same else copied(data)
-        found = Reading(self._kind, is_own=True)
-        data = found.walk(raw, data, node, file, path)
-        if not found.violations and len(key[1]) <= _REMEMBERED_CHARACTERS:
+        reading = Reading(self._kind, is_own=True)
+        data = reading.walk(raw, data, node, file, path)
+        if not reading.violations and len(key[1]) <= _REMEMBERED_CHARACTERS:
             if len(_READ) >= _REMEMBERED:
                 _READ.clear()
-            _READ[key] = data, [(at[len(path) :], dict(long_form)) for at, long_form in found.long_forms]
-        self.violations += found.violations
-        self.long_forms += found.long_forms
+            _READ[key] = data, [(at[len(path) :], dict(long_form)) for at, long_form in reading.long_forms]
+        self.violations += reading.violations
+        self.long_forms += reading.long_forms
         return data
 
     def _map(self, raw: dict[str, Json], data: dict[str, Json], node: Schema, file: File, path: DataPath) -> Json:
@@ -170,9 +170,9 @@ def read(data: Json, kind: str, plugins: Plugins | None = None) -> Reading:
         kind: of document, such as ``Experiment``.
         plugins: those whose names and settings it may have; None = those of this package.
     """
-    found, file = Reading(kind), File(kind.lower(), plugins)
-    found.data = found.walk(data, data, schema(*file), file, ())
-    return found
+    reading, file = Reading(kind), File(kind.lower(), plugins)
+    reading.data = reading.walk(data, data, schema(*file), file, ())
+    return reading
 
 
 def complete(data: Json, kind: str, plugins: Plugins | None = None) -> Json:
@@ -188,8 +188,8 @@ def complete_key(data: Json, kind: str, key: str, plugins: Plugins | None = None
 
 def is_name(text: str) -> bool:
     """Return whether a text can be the name of a document."""
-    found = read({"metadata": {"name": text}}, "Policy")
-    return all(one.path != ("metadata", "name") for one in found.violations)
+    reading = read({"metadata": {"name": text}}, "Policy")
+    return all(violation.path != ("metadata", "name") for violation in reading.violations)
 
 
 def _long_form(data: str | float, node: Schema) -> dict[str, Json] | None:
@@ -246,7 +246,7 @@ def _differs(value: Json, wanted: Json) -> bool:
 
 
 def _is_none_of(value: Json, words: list[Json]) -> bool:
-    return not any(equal(value, one) for one in words)
+    return not any(equal(value, word) for word in words)
 
 
 def _repeats(items: list[Json], wanted: bool) -> bool:

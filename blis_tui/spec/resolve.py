@@ -87,11 +87,13 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     overrides = _set_parent(document, overrides, problems)
     document = inherit(document, problems, chain)
     _set_slot_defaults(document)
-    own = tuple(one for one in overrides if not _is_deferred(document, one, overrides))
+    own = tuple(override for override in overrides if not _is_deferred(document, override, overrides))
     checked(document, "Experiment", own, problems)
     for slot, kind in list(slots(document)):
         size = len(slot)
-        deferred = tuple(one.below(size) for one in overrides if _path(one)[:size] == slot and one not in own)
+        deferred = tuple(
+            override.below(size) for override in overrides if _path(override)[:size] == slot and override not in own
+        )
         fill_slot(document, slot, kind, deferred, problems)
     problems.stop()
     for slot, kind in slots(document):
@@ -238,7 +240,7 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     if kind == "operators":
         return _with_tables(document, owner, latency, problems)
     settings = plugins.find("latency", kind).settings
-    missing = [one.name for one in fields(settings) if "counts" in one.metadata and one.name not in latency]
+    missing = [field.name for field in fields(settings) if "counts" in field.metadata and field.name not in latency]
     if not missing:
         return latency
     path = find("Latency", kind, naming_directory(document, at))

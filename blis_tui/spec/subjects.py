@@ -73,8 +73,8 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
     if kind is not None:
         return [_key(f"{kind.capitalize()}.{word}", plugins)]
     if _CODE.fullmatch(word.upper()):
-        found = explain(normal_code(word))
-        return [Subject(found.to_text(), asdict(found))]
+        explanation = explain(normal_code(word))
+        return [Subject(explanation.to_text(), asdict(explanation))]
     named = [*_named(word.lower())]
     held = [*_held(word), *([] if named else _of_rows(word))]
     taken = keys.values(word, plugins)
@@ -85,7 +85,7 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
         held += _searched(word, plugins, taken, alone=not (named or held or taken))
     if not (named or held or taken):
         raise _unknown(word, plugins)
-    return [*named, *(Subject(one.to_text(), one.to_dict()) for one in taken), *held]
+    return [*named, *(Subject(value.to_text(), value.to_dict()) for value in taken), *held]
 
 
 def _key(path: str, plugins: Registry | None) -> Subject:
@@ -111,7 +111,7 @@ def _named(word: str) -> Iterator[Subject]:
 
 def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
     """Return matching keys, except those that take the word as a value; ``alone``: there is no other meaning."""
-    told = {path for one in taken for path in one.paths}
+    told = {path for value in taken for path in value.paths}
     told |= {f"{path}.{name}" for path in told for name in DISCRIMINATORS}
     matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), told)]
     if len(matches) > 1:
@@ -121,16 +121,18 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 
 def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
-    found = report_figures.figures_at(word) or report_figures.figures_at(f"latency.{word}")  # names as in tables
-    found = [*report_figures.figures_at(f"latency.{word}_ms"), *found]
+    figures = report_figures.figures_at(word) or report_figures.figures_at(f"latency.{word}")  # names as in tables
+    figures = [*report_figures.figures_at(f"latency.{word}_ms"), *figures]
     elsewhere = STATISTICS.keys() & set(words_of(word)) or (word in METRICS and word not in SYNONYMS)
-    if not found and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
-        found = [one for meant in metrics_meant(word)[:1] for one in report_figures.figures_at(meant)]
-    if len(found) > 1:
-        text = report_figures.listed(f"{word}: metrics of reports", report_figures.together(found))
-        yield Subject(text, [report_figures.figure_data(one) for one in found])
+    if not figures and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
+        figures = [figure for meant in metrics_meant(word)[:1] for figure in report_figures.figures_at(meant)]
+    if len(figures) > 1:
+        text = report_figures.listed(f"{word}: metrics of reports", report_figures.together(figures))
+        yield Subject(text, [report_figures.figure_data(figure) for figure in figures])
     else:
-        yield from (Subject(report_figures.figure_text(one), report_figures.figure_data(one)) for one in found)
+        yield from (
+            Subject(report_figures.figure_text(figure), report_figures.figure_data(figure)) for figure in figures
+        )
     if word in COSTS:
         yield Subject(f"{word}: a metric of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
 
@@ -138,7 +140,7 @@ def _held(word: str) -> Iterator[Subject]:
 def _of_rows(word: str) -> Iterator[Subject]:
     """Iterate over the columns of request files and the fields of records with that name."""
     kind, _, name = word.rpartition(".")
-    columns = {one.name: one for one in report_figures.request_columns()} if kind in ("", "requests") else {}
+    columns = {field.name: field for field in report_figures.request_columns()} if kind in ("", "requests") else {}
     if name in columns:
         text = report_figures.field_text(columns[name], "a column of request files (`run --requests`)")
         yield Subject(text, report_figures.field_data(columns[name], "column", "requests"))
@@ -180,9 +182,9 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
         known = [f"{section}.{field.name}" for field in _fields_of(RECORD_KINDS[section])]
         return UnknownSubjectError(f"`{section}` records have no field `{rest[:60]}`", help=suggestion(path, known))
     known = [
-        report_figures.filled(one.path, path)
-        for one in report_figures.all_figures()
-        if one.path.partition(".")[0] == section
+        report_figures.filled(figure.path, path)
+        for figure in report_figures.all_figures()
+        if figure.path.partition(".")[0] == section
     ]
     is_key = section in root("Experiment", plugins).children
     if not known or (is_key and not get_close_matches(path, known, n=1, cutoff=_ALIKE)):
@@ -193,7 +195,7 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
 def _record(kind: str, record: type[Record]) -> Subject:
     shown = record.shown
     about = shown.explanation or f"{shown.meaning[:1].upper()}{shown.meaning[1:]}."
-    held = [(one.name, one.meaning) for one in _fields_of(record)]
+    held = [(field.name, field.meaning) for field in _fields_of(record)]
     lines = [f"{kind}: a kind of record ({shown.sign})", "", *textwrap.wrap(about, _WIDTH), ""]
     lines += ["  fields", *described(held), ""]
     lines += textwrap.wrap(
@@ -226,18 +228,18 @@ def _term(word: Word) -> Subject:
     title = f"{word.name}: a term" + (f"  (also {', '.join(also)})" if also and not is_list else "")
     lines = [title, "", *textwrap.wrap(word.meaning, _WIDTH)]
     if is_list:
-        ours = [one for one in builtin().plugins if one.of_blis]
-        for one in ours:
-            about = one.summary.removesuffix(FOR_BLIS).rstrip()
-            lines += ["", f"{one.path}: {one.name}", textwrap.indent(textwrap.fill(about, _WIDTH - 2), "  ")]
+        ours = [plugin for plugin in builtin().plugins if plugin.of_blis]
+        for plugin in ours:
+            about = plugin.summary.removesuffix(FOR_BLIS).rstrip()
+            lines += ["", f"{plugin.path}: {plugin.name}", textwrap.indent(textwrap.fill(about, _WIDTH - 2), "  ")]
     text = "\n".join(lines) + "\n"
     return Subject(text, {"term": word.name, "also": [*also], "meaning": word.meaning})
 
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
     known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
-    known += [one.field.name for one in report_figures.all_figures()]
-    known += [one.name for one in report_figures.request_columns()]
+    known += [figure.field.name for figure in report_figures.all_figures()]
+    known += [field.name for field in report_figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
     if near:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
@@ -254,10 +256,10 @@ def _unknown(word: str, plugins: Registry | None) -> BlisError:
 def names() -> Iterator[tuple[str, str]]:
     """Iterate over every code, warning, record kind, term, plug-in and report figure, each with a line about it."""
     yield from ((code, info.title) for code, info in CODES.items())
-    yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
+    yield from ((lint.name, f"{lint.promise}, or it is a warning") for lint in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
-    yield from ((one.name, _short(one.meaning)) for one in WORDS)
-    yield from ((one.identifier, _short(one.sentence)) for one in STATEMENTS.values())
+    yield from ((word.name, _short(word.meaning)) for word in WORDS)
+    yield from ((statement.identifier, _short(statement.sentence)) for statement in STATEMENTS.values())
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
     yield from ((name, _short(about)) for name, about in report_figures.overview())
 
@@ -301,9 +303,9 @@ def _index() -> tuple[_Names, ...]:
     sections = dict.fromkeys(name.partition(".")[0] for name, _ in report_figures.overview())
     return (
         _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
-        _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
+        _Names("Warnings about runs: what each checks, and what helps", tuple(lint.name for lint in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
-        _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Terms", tuple(word.name for word in WORDS)),
         _Names("Invariants: what must hold after every event, or of a run", tuple(STATEMENTS)),
         _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
         _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
@@ -313,10 +315,10 @@ def _index() -> tuple[_Names, ...]:
 def everything() -> Subject:
     """Return all subjects: as text an index, as plain data with their meanings."""
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
-    rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
+    rows += [{"warning": lint.name, "makes_sure": lint.promise} for lint in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
-    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
-    rows += [{"invariant": one.identifier, "statement": one.sentence} for one in STATEMENTS.values()]
+    rows += [{"term": word.name, "also": [*word.also], "meaning": word.meaning} for word in WORDS]
+    rows += [{"invariant": statement.identifier, "statement": statement.sentence} for statement in STATEMENTS.values()]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in report_figures.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"

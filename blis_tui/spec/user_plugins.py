@@ -189,7 +189,7 @@ def _importing(name: str, where: str, run: Callable[[], ModuleType], drop: str) 
         if isinstance(error, SyntaxError):
             place = f"{error.filename}:{error.lineno}" if error.filename else where  # null bytes have no line
         else:
-            frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == where]
+            frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
             place = f"{where}:{frames[-1].lineno}" if frames else where
         raise PolicyError(f"{name} cannot be imported: {in_words(error)}", help=f"it happens at {place}") from error
 
@@ -206,24 +206,26 @@ def _check(plugin: Plugin) -> None:
         hints = get_type_hints(plugin.settings)
     except (NameError, TypeError, AttributeError) as error:
         raise _unusable(plugin, f"the types of its settings cannot be read: {error}", None) from error
-    for one in fields(plugin.settings):
-        if "key" not in one.metadata:
-            advice = f'write {one.name}: ... = setting("What it means.", default=...)'
-            raise _unusable(plugin, f"its setting `{one.name}` says nothing about itself", advice)
-        if one.name == "kind":
+    for field in fields(plugin.settings):
+        if "key" not in field.metadata:
+            advice = f'write {field.name}: ... = setting("What it means.", default=...)'
+            raise _unusable(plugin, f"its setting `{field.name}` says nothing about itself", advice)
+        if field.name == "kind":
             raise _unusable(plugin, "its setting cannot be called `kind`: that key names the plug-in", _RENAME)
-        _check_limits(plugin, one.name, one.metadata["key"].limits)
+        _check_limits(plugin, field.name, field.metadata["key"].limits)
         try:
-            kind = "" if "$ref" in one.metadata["key"].limits else json_type(hints[one.name])
+            kind = "" if "$ref" in field.metadata["key"].limits else json_type(hints[field.name])
         except (KeyError, TypeError, ValueError):
-            raise _unusable(plugin, f"its setting `{one.name}` has no type that documents know", _TYPES_HELP) from None
-        given = one.default
+            raise _unusable(
+                plugin, f"its setting `{field.name}` has no type that documents know", _TYPES_HELP
+            ) from None
+        given = field.default
         if given in (MISSING, None, ()) or kind not in _VALUES:
             continue
         if not isinstance(given, _VALUES[kind]) or (kind != "boolean" and isinstance(given, bool)):
-            raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kind}")
-        if kept := _broken_limit(given, one.metadata["key"].limits):
-            raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kept}")
+            raise _unusable(plugin, f"the default of its setting `{field.name}` is {given!r}", f"it must be {kind}")
+        if kept := _broken_limit(given, field.metadata["key"].limits):
+            raise _unusable(plugin, f"the default of its setting `{field.name}` is {given!r}", f"it must be {kept}")
 
 
 def _check_limits(plugin: Plugin, setting: str, limits: Mapping[str, object]) -> None:
@@ -260,16 +262,16 @@ def _broken_limit(given: object, limits: Mapping[str, object]) -> str:
 def _check_panes(panes: Iterable[PluginPane]) -> None:
     """Check whether the debugger can distinguish the panes, and has a tab for each."""
     known: dict[str, PluginPane] = {}
-    for one in panes:
-        other = known.setdefault(one.name, one)
-        if other is not one:
-            raise PolicyError(f"{_place(one.present, one.module)}: there are two panes `{one.name}`", help=_RENAME)
-        if not 0 < len(one.name) <= _MOST_NAME or not one.name.isprintable():
-            message = f"a pane cannot be called {one.name!r}"
-            raise PolicyError(f"{_place(one.present, one.module)}: {message}", help=f"up to {_MOST_NAME} characters")
-        if one.key and not (len(one.key) == 1 and one.key.isprintable() and not one.key.isspace()):
-            message = f"the key of the pane `{one.name}` is {one.key!r}"
-            raise PolicyError(f"{_place(one.present, one.module)}: {message}", help="a single character, or none")
+    for pane in panes:
+        other = known.setdefault(pane.name, pane)
+        if other is not pane:
+            raise PolicyError(f"{_place(pane.present, pane.module)}: there are two panes `{pane.name}`", help=_RENAME)
+        if not 0 < len(pane.name) <= _MOST_NAME or not pane.name.isprintable():
+            message = f"a pane cannot be called {pane.name!r}"
+            raise PolicyError(f"{_place(pane.present, pane.module)}: {message}", help=f"up to {_MOST_NAME} characters")
+        if pane.key and not (len(pane.key) == 1 and pane.key.isprintable() and not pane.key.isspace()):
+            message = f"the key of the pane `{pane.name}` is {pane.key!r}"
+            raise PolicyError(f"{_place(pane.present, pane.module)}: {message}", help="a single character, or none")
 
 
 _MOST_NAME: Final = 20

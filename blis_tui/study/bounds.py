@@ -44,8 +44,8 @@ def max_requests(workload: Workload, source: RequestSource) -> int | None:
         return workload.requests
     sessions = [client.session for client in workload.clients if client.session is not None]
     if workload.sessions is not None and len(sessions) == len(workload.clients):
-        calls = [_max_calls(one) for one in sessions]
-        known = [one for one in calls if one is not None]
+        calls = [_max_calls(session) for session in sessions]
+        known = [call for call in calls if call is not None]
         return workload.sessions * max(known) if len(known) == len(calls) else None
     closed = any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
     return _in_stages(workload) if workload.exact_stage_counts and not sessions and not closed else None
@@ -282,13 +282,13 @@ class Scope:
     def samples_of(self, rows: Sequence[RequestNumbers], groups: Sequence[Group], sample: Sample) -> list[float]:
         """Return the latencies of ended requests that the figure covers, in microseconds."""
         there = (
-            rows if self == _ALL_REQUESTS else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
+            rows if self == _ALL_REQUESTS else [row for row in rows if self.holds(row.arrival_us, groups[row.group])]
         )
         return [us for us in map(sample, there) if us is not None]
 
     def only(self, requests: Sequence[tuple[Request, int]]) -> list[int]:
         """Return the values paired with requests that the figure covers."""
-        return [us for one, us in requests if self.holds(one.arrival_us, (one.slo_class, one.tenant))]
+        return [us for request, us in requests if self.holds(request.arrival_us, (request.slo_class, request.tenant))]
 
 
 _ALL_REQUESTS: Final = Scope()
@@ -374,7 +374,7 @@ class Percentile(Follower):
         high = self._wanted.high
         if self._so_far is not None and high is not None:
             known = zip(answering, self._so_far(answering, now_us), strict=True)
-            self._late = len(self._scope.only([(one, us) for one, us in known if us / 1000 > high]))
+            self._late = len(self._scope.only([(request, us) for request, us in known if us / 1000 > high]))
 
     def reason(self, now_us: int) -> str:  # noqa: ARG002  (common signature)
         """Return why the percentile cannot end in its range."""
@@ -576,12 +576,12 @@ def first_tokens(answering: Sequence[Request], now_us: int) -> list[int]:  # noq
 
     A request that generates its answer again after a preemption gets a later first token.
     """
-    return [one.first_token_us - one.arrival_us for one in answering]
+    return [request.first_token_us - request.arrival_us for request in answering]
 
 
 def e2e_lower_bounds(answering: Sequence[Request], now_us: int) -> list[int]:
     """Return lower bounds of the E2E of requests that will complete, in microseconds; 0 if one may time out."""
-    return [0 if one.deadline_us else now_us - one.arrival_us for one in answering]
+    return [0 if request.deadline_us else now_us - request.arrival_us for request in answering]
 
 
 def is_good(row: RequestNumbers, target: SloTarget) -> bool:

@@ -118,16 +118,16 @@ def cost_figures(
 def _held(experiment: Experiment, report: Part) -> Iterable[_Held]:
     prompts, requests = report.part("tokens"), 0
     lives = list(zip(report.parts("instances"), _instances(experiment, report), strict=True))
-    for one, (pool, _) in lives:
-        requests += one.integer("routed") if _computes_prompts(pool) else 0
-    for one, (pool, held_us) in lives:
+    for part, (pool, _) in lives:
+        requests += part.integer("routed") if _computes_prompts(pool) else 0
+    for part, (pool, held_us) in lives:
         stages = pool.engine.pipeline_parallel
         # A step that the horizon cuts off counts in full in the busy time.
-        busy_us = min(one.integer("busy_us") / stages, held_us)
+        busy_us = min(part.integer("busy_us") / stages, held_us)
         gpus = pool.tensor_parallel * stages
-        tokens: float = one.integer("output_tokens")
+        tokens: float = part.integer("output_tokens")
         if requests and _computes_prompts(pool):
-            tokens += (prompts.integer("input") - prompts.integer("cached")) * one.integer("routed") / requests
+            tokens += (prompts.integer("input") - prompts.integer("cached")) * part.integer("routed") / requests
         yield _Held(pool.hardware, gpus * held_us, gpus * busy_us, 2 * active_parameters(pool.model) * tokens)
 
 

@@ -70,10 +70,10 @@ def require_figures(study: Study) -> None:
         SpecError: with each such figure or price.
     """
     missing: dict[str, DataPath] = {
-        **{one.metric: ("objectives", at, "metric") for at, one in enumerate(study.objectives)},
-        **{one.metric: ("constraints", at, "metric") for at, one in enumerate(study.constraints)},
+        **{objective.metric: ("objectives", at, "metric") for at, objective in enumerate(study.objectives)},
+        **{constraint.metric: ("constraints", at, "metric") for at, constraint in enumerate(study.constraints)},
     }
-    bounded = {one.metric for one in study.constraints}
+    bounded = {constraint.metric for constraint in study.constraints}
     missing = {metric: place for metric, place in missing.items() if metric not in COSTS or metric in bounded}
     hints: dict[str, str] = {}
     for experiment in _experiments(study) if missing else ():
@@ -88,13 +88,13 @@ def require_figures(study: Study) -> None:
         missing = {metric: place for metric, place in missing.items() if metric in hints}
         if not missing:
             break
-    found = list(_mistyped(study)) if study.prices else []
-    found += [
+    diagnostics = list(_mistyped(study)) if study.prices else []
+    diagnostics += [
         about(study.written, missing[metric], "BLIS2069", f"no run of this study reports `{metric}`", hint=hint)
         for metric, hint in hints.items()
     ]
-    if found:
-        raise SpecError(in_order(found))
+    if diagnostics:
+        raise SpecError(in_order(diagnostics))
 
 
 def require_expected(resolved: Resolved) -> None:
@@ -107,7 +107,7 @@ def require_expected(resolved: Resolved) -> None:
     """
     document = resolved.document
     entries = [as_map(one) for one in as_list(document.get("expect"))]
-    expected = {str(one["metric"]): ("expect", at, "metric") for at, one in enumerate(entries) if "metric" in one}
+    expected = {str(entry["metric"]): ("expect", at, "metric") for at, entry in enumerate(entries) if "metric" in entry}
     if not expected or resolved.trace_path is not None:
         return
     experiment = build(resolved)
@@ -115,13 +115,13 @@ def require_expected(resolved: Resolved) -> None:
         report = _empty_report(experiment)
     except PolicyError:  # which is the run's to tell
         return
-    found = [
+    diagnostics = [
         about(document, place, "BLIS2069", f"no run of this experiment reports `{metric}`", hint=hint)
         for metric, place in expected.items()
         if (hint := _instead(metric.split("."), experiment, report)) is not None
     ]
-    if found:
-        raise SpecError(in_order(found))
+    if diagnostics:
+        raise SpecError(in_order(diagnostics))
 
 
 def _empty_report(experiment: Experiment) -> Json:
@@ -178,7 +178,7 @@ def _instead_of_group(steps: list[str], experiment: Experiment) -> str | None:
         unknown = section == "slo_classes" and name not in SLO_CLASSES
         return suggestion(name, SLO_CLASSES, otherwise="the SLO classes are") if unknown else None
     clients = experiment.workload.clients
-    known = {one.tenant for one in clients} if section == "tenants" else {one.slo_class for one in clients}
+    known = {client.tenant for client in clients} if section == "tenants" else {client.slo_class for client in clients}
     if name in known:
         return None
     return suggestion(name, known - {""}, otherwise="clients have") if known - {""} else "its clients have none"

@@ -93,7 +93,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     found = []
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
-        able = [one for one in members if one.ok is not False and one.status == "done"]
+        able = [member for member in members if member.ok is not False and member.status == "done"]
         places = {one.point.number: [_placed(one, wish) for wish in by] for one in able}
         able.sort(key=lambda one: (places[one.point.number], one.point.number))
         best = able[0] if able else None
@@ -104,7 +104,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
 
 def ranked_by(study: Study, points: Sequence[PointSummary]) -> list[tuple[str, str]]:
     """Return the figures that decide the best point of a scenario, in order: metric and goal."""
-    wishes = [(one.metric, one.goal) for one in study.objectives]
+    wishes = [(objective.metric, objective.goal) for objective in study.objectives]
     cost: list[tuple[str, str]] = [(cost_of(points), "min")]
     return list(dict.fromkeys([*(cost if study.constraints or not wishes else []), *wishes]))
 
@@ -261,5 +261,5 @@ def _of(named: Sequence[str], asked: int) -> str:
 
 
 def _widest(bands: Sequence[Band]) -> str:
-    medians = [one.median for one in bands]
+    medians = [band.median for band in bands]
     return "±" + " to ".join(dict.fromkeys((percent_text(min(medians)), percent_text(max(medians)))))

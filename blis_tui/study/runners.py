@@ -241,7 +241,7 @@ class ProcessRunner(Runner):
         self._end(self._workers)
 
     def _working(self) -> list[_Worker]:
-        return [one for one in self._workers if one.task is not None]
+        return [worker for worker in self._workers if worker.task is not None]
 
     def _dispatch_tasks(self) -> None:
         for worker in self._workers:
@@ -279,12 +279,12 @@ class ProcessRunner(Runner):
 
     def _end(self, workers: Iterable[_Worker]) -> None:
         ending = list(workers)
-        self._workers = [one for one in self._workers if one not in ending]
-        for one in ending:
-            one.process.kill()
-            one.connection.close()
-        for one in ending:
-            one.process.join()
+        self._workers = [worker for worker in self._workers if worker not in ending]
+        for worker in ending:
+            worker.process.kill()
+            worker.connection.close()
+        for worker in ending:
+            worker.process.join()
 
 
 def _work(connection: Connection, keep: bool) -> None:

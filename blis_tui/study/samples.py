@@ -31,7 +31,7 @@ MARGIN: Final = 0.85
 """A bound has room if it would hold at this share of it, too."""
 MIN_SERVED_SHARE: Final = 0.99
 """Minimum share of requests that must be served, because latencies cover only those."""
-_WORDS: Final = {one.field: one.short for one in LATENCIES}
+_WORDS: Final = {latency.field: latency.short for latency in LATENCIES}
 
 
 class BoundSamples:
@@ -254,8 +254,8 @@ class Missed(BoundSamples):
 def samples_of(simulation: Simulation, bounds: Sequence[Expectation]) -> list[BoundSamples]:
     """Return what to follow: every bound that requests show something of, and that nearly all are served."""
     found: list[BoundSamples] = []
-    for one in bounds:
-        wanted = range_of(one)
+    for bound in bounds:
+        wanted = range_of(bound)
         found += _upper(simulation, wanted.metric, wanted.high) if wanted.high is not None else ()
         found += _lower(simulation, wanted.metric, wanted.low) if wanted.low is not None else ()
     return [*found, Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
@@ -284,7 +284,7 @@ def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
             targets = {key: target for key, target in targets.items() if key == name}
         case _:
             return
-    if not any(one.ttfat_ms is not None for one in targets.values()):
+    if not any(slo_target.ttfat_ms is not None for slo_target in targets.values()):
 
         def missed(row: RequestNumbers, group: Group) -> bool | None:
             target = targets.get(group[0] or "standard")

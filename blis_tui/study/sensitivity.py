@@ -163,7 +163,9 @@ def sensitivity(
         effects=(),
         runs=driver.runs or len(rows),
     )
-    ordered = sorted(effects, key=lambda one: (not one.counts, one.figure is None, -found.gain(one), one.path))
+    ordered = sorted(
+        effects, key=lambda effect: (not effect.counts, effect.figure is None, -found.gain(effect), effect.path)
+    )
     return Sensitivity(
         metric=metric,
         bound=bound,
@@ -244,14 +246,14 @@ def _tightest(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> tuple[str
             raise InputError(f"as it is, the experiment cannot be run: {row.why}")
     shares: dict[tuple[str, float], list[float]] = {}
     for row in rows:
-        for one in margins(row, bounds):
-            shares.setdefault((one.metric, one.bound), []).append(one.of_bound)
+        for margin in margins(row, bounds):
+            shares.setdefault((margin.metric, margin.bound), []).append(margin.of_bound)
     if not shares:
-        if all(one.max is None and one.min is None for one in bounds):
+        if all(expectation.max is None and expectation.min is None for expectation in bounds):
             raise InputError("there is no bound that a figure could come closer to", help="give one with <= or >=")
         raise InputError("no run has a figure that a bound is about")
-    metric, bound = max(shares, key=lambda one: fsum(shares[one]) / len(shares[one]))
-    upper = any(one.metric == metric and one.max == bound for one in bounds)
+    metric, bound = max(shares, key=lambda share: fsum(shares[share]) / len(shares[share]))
+    upper = any(expectation.metric == metric and expectation.max == bound for expectation in bounds)
     return metric, bound, upper
 
 
@@ -311,23 +313,34 @@ def sensitivity_text(found: Sensitivity) -> str:
         f"{found.metric} is {number_text(found.figure)} now ({sign} {found.bound:g};"
         f" {found.holds} of {plural(count, 'seed')} {'passes' if count == 1 else 'pass'})."
     )
-    counting = [one for one in found.effects if one.counts]
+    counting = [effect for effect in found.effects if effect.counts]
     rows = [("key", "now", "tried", "value", "change", "seeds ok")]
-    for one in counting:
-        change = f"{'+' if (one.change or 0.0) > 0 else ''}{number_text(one.change)} ± {number_text(one.interval)}"
-        share = f" ({share_change_text((one.change or 0.0) / found.figure, 0)})" if found.figure else ""
-        holds = f"{one.holds} of {count}"
-        rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
+    for effect in counting:
+        change = (
+            f"{'+' if (effect.change or 0.0) > 0 else ''}{number_text(effect.change)} ± {number_text(effect.interval)}"
+        )
+        share = f" ({share_change_text((effect.change or 0.0) / found.figure, 0)})" if found.figure else ""
+        holds = f"{effect.holds} of {count}"
+        rows.append(
+            (
+                effect.path,
+                _value(effect.now),
+                _value(effect.value),
+                number_text(effect.figure),
+                f"{change}{share}",
+                holds,
+            )
+        )
     lines = [head, ""]
-    idle = [one for one in found.effects if one.figure is not None and not one.counts]
+    idle = [effect for effect in found.effects if effect.figure is not None and not effect.counts]
     lines += [*aligned(rows, (1, 2, 3))] if counting else ["No change has a clear effect on it."]
     if idle:
         lines += ["", f"No effect beyond the variation between {plural(count, 'seed')}:"]
         lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
-    lost = [one for one in found.effects if one.figure is None]
+    lost = [effect for effect in found.effects if effect.figure is None]
     if lost:
         lines += ["", "Cannot be run:"]
-        lines += [f"  {one.path}: {_value(one.value)}: {one.why}" for one in lost]
+        lines += [f"  {effect.path}: {_value(effect.value)}: {effect.why}" for effect in lost]
     lines += [
         "",
         "A seed passes if all bounds hold, nearly all requests are served, and no warning says `overload`.",
@@ -337,12 +350,12 @@ def sensitivity_text(found: Sensitivity) -> str:
 
 
 def _by_path(effects: Sequence[Effect]) -> list[tuple[str, Json, str]]:
-    paths = dict.fromkeys(one.path for one in effects)
+    paths = dict.fromkeys(effect.path for effect in effects)
     return [
         (
             path,
-            next(one.now for one in effects if one.path == path),
-            ", ".join(_value(one.value) for one in effects if one.path == path),
+            next(effect.now for effect in effects if effect.path == path),
+            ", ".join(_value(effect.value) for effect in effects if effect.path == path),
         )
         for path in paths
     ]

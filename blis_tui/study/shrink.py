@@ -118,7 +118,7 @@ class _Trials:
             found = verdicts(self._replaying())
         except (SpecError, TraceError):  # such as a prompt that is shorter than its shared prefix
             found = ()
-        self._known[rows] = tuple(one for one in found if one.metric in self._wanted)
+        self._known[rows] = tuple(verdict for verdict in found if verdict.metric in self._wanted)
         return self._known[rows]
 
     def _replaying(self) -> Experiment:
@@ -140,7 +140,7 @@ def verdicts(experiment: Experiment) -> tuple[Verdict, ...]:
     """Run an experiment and return the expectations that it breaks."""
     simulation = Simulation(experiment)
     simulation.run()
-    return tuple(one for one in simulation.report().expectations if not one.ok)
+    return tuple(expectation for expectation in simulation.report().expectations if not expectation.ok)
 
 
 def shrink(
@@ -178,7 +178,7 @@ def shrink(
     report = simulation.report()
     _require_broken(report)
     columns, rows = _requests("".join(requests_csv(report.rows, report.rows.columns)))
-    wanted = [one.metric for one in report.expectations if not one.ok]
+    wanted = [expectation.metric for expectation in report.expectations if not expectation.ok]
     with TemporaryDirectory(prefix="blis-") as folder:
         trials = _Trials(
             source,
@@ -198,7 +198,7 @@ def shrink(
         best, minimal = _smallest(columns, rows, trials)
         broken = trials.broken(best)
     document = as_list(cast("Json", experiment.document["expect"]))
-    told = {one.metric for one in broken}
+    told = {verdict.metric for verdict in broken}
     return Shrunk(
         columns=columns,
         rows=best,
@@ -272,7 +272,7 @@ def experiment_text(
             out.write(found.csv())
         own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
         composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
-        broken = flow([one.metric for one in found.broken])
+        broken = flow([verdict.metric for verdict in found.broken])
         note = "# An expectation fails here on purpose: the golden test passes as long as it does."
         return f"{composed.to_yaml()}{note}\ngolden:\n  xfail: {broken}\n"
 

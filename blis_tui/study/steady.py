@@ -115,7 +115,7 @@ class Steady:
     @property
     def fewest(self) -> int:
         """Number of requests that bounds on percentiles need."""
-        percents = [PERCENTS.get(one.metric.rpartition(".")[2], 0) for one in self.bounds if one.max is not None]
+        percents = [PERCENTS.get(bound.metric.rpartition(".")[2], 0) for bound in self.bounds if bound.max is not None]
         return max((100 * _FEWEST_BEYOND // (100 - percent) for percent in percents if percent < 100), default=0)
 
     def cap_s(self, calls_per_s: float, extensions: int) -> float:
@@ -234,10 +234,10 @@ class SteadyRun:
             self._in_system.append(float(cluster.arrived - cluster.closed()))
             self._started.append(0 if sessions is None else sessions.started)
             self._sessions.append(0.0 if sessions is None else float(len(sessions.unfinished)))
-            blocks = whole_sum([one.pool.total for one in cluster.instances])
-            free = whole_sum([one.pool.free for one in cluster.instances])
+            blocks = whole_sum([instance.pool.total for instance in cluster.instances])
+            free = whole_sum([instance.pool.free for instance in cluster.instances])
             self._kv.append((blocks - free) / blocks if blocks else 0.0)
-            running = whole_sum([len(one.batch.running) for one in cluster.instances])
+            running = whole_sum([len(instance.batch.running) for instance in cluster.instances])
             self._waiting.append(self._in_system[-1] - running)
             for bound in self._bounds:
                 bound.tick(self._ticks * self._tick_us)
@@ -264,7 +264,7 @@ class SteadyRun:
         if self._started[-1]:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         estimates = [(bound, lasting(bound.estimate(start_us, now_us), stay_s / span_s)) for bound in self._bounds]
-        nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
+        nearest, share = max(estimates, key=lambda estimate: estimate[0].beyond(estimate[1]))
         swings = mean([(one - there) * (one - there) for one in self._in_system[half + 1 :]] or [0.0])
         waiting = mean(self._waiting[half + 1 :] or [0.0])
         left = arrived - (self._in_system[-1] - self._in_system[half])
@@ -333,9 +333,11 @@ class SteadyRun:
     def _broken(self, report: Mapping[str, object], *, sampled: bool) -> str:
         """Return the first bound that the report of the stretch breaks, if wanted also of those that are sampled."""
         known = () if sampled else tuple(bound.metric for bound in self._bounds)
-        asked = [one for one in self._asked.bounds if one.metric not in known and not one.metric.startswith("cost.")]
-        verdicts = [judge(one, dict(report)) for one in asked]
-        return next((one.sentence() for one in verdicts if not one.ok), "")
+        asked = [
+            bound for bound in self._asked.bounds if bound.metric not in known and not bound.metric.startswith("cost.")
+        ]
+        verdicts = [judge(expectation, dict(report)) for expectation in asked]
+        return next((verdict.sentence() for verdict in verdicts if not verdict.ok), "")
 
     def _section(self, found: _Look, verdict: str, why: str) -> dict[str, object]:
         """Return the verdict and what it rests on."""

@@ -157,22 +157,22 @@ class Results:
 
     def row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
         """Return the row of a run."""
-        found = row_of(self._study, point, seed, experiment, outcome)
+        row = row_of(self._study, point, seed, experiment, outcome)
         trace = experiment.workload.trace
         for one in outcome.left_out:
             self._say(f"left out of the trace {'' if trace is None else Path(trace.path).name}: {one}")
-        return found
+        return row
 
     def find(
         self, key: str, stop_at: Sequence[Expectation], point: Point, seed: int, experiment: Experiment
     ) -> Row | None:
         """Return the row of a known run; it does not depend on whether another study ran it to its end."""
-        if (found := self._store.find(key)) is not None:
-            row = self._known_row(point, seed, experiment, found)
+        if (outcome := self._store.find(key)) is not None:
+            row = self._known_row(point, seed, experiment, outcome)
             if row is not None and (not stop_at or row.ok):
                 return row
-        if stop_at and (found := self._store.find(key, stop_at)) is not None:
-            return self._known_row(point, seed, experiment, found)
+        if stop_at and (outcome := self._store.find(key, stop_at)) is not None:
+            return self._known_row(point, seed, experiment, outcome)
         return None
 
     def _known_row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row | None:
@@ -213,7 +213,7 @@ _LARGEST: Final = 2.0**63
 @cache
 def _sections() -> tuple[str, ...]:
     """Return the parts that every report has."""
-    return tuple(one.name for one in fields(Report) if one.repr and one.default is MISSING)
+    return tuple(field.name for field in fields(Report) if field.repr and field.default is MISSING)
 
 
 def _is_report_of(experiment: Experiment, text: str) -> bool:

@@ -210,10 +210,10 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
     report = json.loads(outcome.report)
     said = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
-    verdicts = [judge(one, said) for one in study.constraints]
-    broken = [one.sentence() for one in verdicts if not one.ok]
+    verdicts = [judge(constraint, said) for constraint in study.constraints]
+    broken = [verdict.sentence() for verdict in verdicts if not verdict.ok]
     if isinstance(steady := report.get(SECTION), dict):
-        costs = [one.sentence() for one in verdicts if not one.ok and one.metric.startswith("cost.")]
+        costs = [verdict.sentence() for verdict in verdicts if not verdict.ok and verdict.metric.startswith("cost.")]
         broken = costs if steady["verdict"] == "holds" else [str(steady["why"])]
     stopped = outcome.status == "stopped"
     return Row(
@@ -231,7 +231,9 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
 
 def wanted_metrics(study: Study) -> tuple[str, ...]:
     """Return the metrics of the study's objectives and constraints."""
-    asked = [one.metric for one in study.objectives] + [one.metric for one in study.constraints]
+    asked = [objective.metric for objective in study.objectives] + [
+        constraint.metric for constraint in study.constraints
+    ]
     return tuple(dict.fromkeys(asked))
 
 

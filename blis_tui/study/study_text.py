@@ -92,8 +92,8 @@ class FrontPlot:
         left, right = _ends(x, written)
         gutter = max(len(low), len(high))
         self._width, self._height = max(size[0] - gutter - 2, 2), max(size[1] - 3, 2)
-        self._shares = {one.point.number: (x.share(across), y.share(up)) for (across, up), one in placed}
-        self._cells = self._draw([one for _, one in placed], front)
+        self._shares = {point.point.number: (x.share(across), y.share(up)) for (across, up), point in placed}
+        self._cells = self._draw([point for _, point in placed], front)
         ends = {0: high, self._height - 1: low}
         if y.low == y.high:
             column = scatter([(0.0, y.share(y.low))], 1, self._height)
@@ -127,8 +127,8 @@ class FrontPlot:
         shares = self._shares
         dots = scatter(shares.values(), self._width, self._height)
         cells: list[list[Piece]] = [[(char, "") for char in row] for row in dots]
-        self._put(cells, [shares[one.point.number] for one in points if one.ok is False], "", "broken")
-        self._put(cells, [shares[one.point.number] for one in points if one.ok is not False], "", "holds")
+        self._put(cells, [shares[point.point.number] for point in points if point.ok is False], "", "broken")
+        self._put(cells, [shares[point.point.number] for point in points if point.ok is not False], "", "holds")
         self._put(cells, [place for number, place in shares.items() if number in front], FRONT, "front")
         return cells
 
@@ -150,10 +150,10 @@ def _placed(
     if len(objectives) < 2:
         return []
     found: list[tuple[tuple[float, float], PointSummary]] = []
-    for one in points:
-        across, up = (one.mean(objective.metric) for objective in objectives[:2])
-        if one.status == "done" and across is not None and up is not None:
-            found.append(((across, up), one))
+    for point in points:
+        across, up = (point.mean(objective.metric) for objective in objectives[:2])
+        if point.status == "done" and across is not None and up is not None:
+            found.append(((across, up), point))
     return found
 
 
@@ -202,8 +202,8 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
     """
     study = result.study
     points = summaries(result)
-    front = {one.point.number for one in study_front(study, points)}
-    shown = sorted(points, key=lambda one: _rank(one, study, front))[:MOST_POINTS]
+    front = {point.point.number for point in study_front(study, points)}
+    shown = sorted(points, key=lambda point: _rank(point, study, front))[:MOST_POINTS]
     lines = [_headline(result, points), "", *_table(study, shown, front), ""]
     lines += sentence_lines(_legend(study), width)
     if len(shown) < len(points):
@@ -217,7 +217,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
             front_words = f"{_EXTREMES[only.goal]} {names} of any point{rivals}{same_load(study)}"
         lines += sentence_lines(f"* {front_words}", width)
     if study.constraints:
-        holding = len([one for one in points if one.ok])
+        holding = len([point for point in points if point.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
         lines.append(
             f"{holding:,} of {plural(len(points), 'point')} {'meets' if holding == 1 else 'meet'} all bounds: {wishes}"
@@ -233,8 +233,8 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
 def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
     """Yield the objectives by which points cannot be compared, and why."""
     for metric in dict.fromkeys(objective.metric for objective in study.objectives):
-        lacking = [one for one in points if one.status == "done" and one.mean(metric) is None]
-        priceless = metric.startswith("cost.usd") and all(not one.values(_PRICE) for one in lacking)
+        lacking = [point for point in points if point.status == "done" and point.mean(metric) is None]
+        priceless = metric.startswith("cost.usd") and all(not point.values(_PRICE) for point in lacking)
         why = f": their GPUs have no price ({PRICES})" if priceless else ""
         if lacking:
             yield f"{metric} is not known for {plural(len(lacking), 'point')}{why}"
@@ -269,8 +269,8 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
     metrics = wanted(study)
     head = [*(names[path] for path in paths), "", *(names[path] for path in chosen), *map(_latency, metrics)]
     rows = [head]
-    for one in found:
-        best, values = one.best, list(map(value_text, one.values))
+    for scenario in found:
+        best, values = scenario.best, list(map(value_text, scenario.values))
         if best is None:
             rows.append([*values, "-", *("" for _ in chosen), *("" for _ in metrics)])
         else:
@@ -288,20 +288,19 @@ def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
     names = short_names(study.paths)
     chosen = [path for path in study.paths if path not in load_paths(study)]
     told = []
-    for one in found:
-        if one.best is None or not one.ties:
+    for scenario in found:
+        if scenario.best is None or not scenario.ties:
             continue
         load = ", ".join(
-            f"{names[path]} {value_text(value)}" for path, value in zip(load_paths(study), one.values, strict=True)
+            f"{names[path]} {value_text(value)}" for path, value in zip(load_paths(study), scenario.values, strict=True)
         )
         others = [
             f"point {tie.point.number} ({', '.join(value_text(tie.coordinates.get(path)) for path in chosen)})"
-            for tie in one.ties
+            for tie in scenario.ties
         ]
         listed = " and ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
-        told.append(
-            f"With {load}, {listed} {'is' if len(others) == 1 else 'are'} as good as point {one.best.point.number}."
-        )
+        verb = "is" if len(others) == 1 else "are"
+        told.append(f"With {load}, {listed} {verb} as good as point {scenario.best.point.number}.")
     return told
 
 
@@ -314,13 +313,13 @@ def wanted(study: Study) -> tuple[str, ...]:
     return wanted_metrics(study) or USUAL
 
 
-def bound_text(one: Expectation) -> str:
+def bound_text(expectation: Expectation) -> str:
     """Return a constraint as text: ``latency.ttft_ms.p99 <= 300``."""
-    words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
+    words = ((">=", expectation.min), ("<=", expectation.max), ("==", expectation.equals))
     said = [
         f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
     ]
-    return f"{one.metric} {' and '.join(said)}"
+    return f"{expectation.metric} {' and '.join(said)}"
 
 
 def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
@@ -329,22 +328,22 @@ def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
     if len(study.seeds) > 1:
         parts.append(f"each with {plural(len(study.seeds), 'seed')} (means are shown)")
     for status, words in (("stopped", "stopped early"), ("invalid", "invalid"), ("failed", "failed")):
-        if count := len([one for one in points if one.status == status]):
+        if count := len([point for point in points if point.status == status]):
             parts.append(f"{count:,} {words}")
     if not result.complete:
         parts.append(f"interrupted: {len(result.rows):,} of {plural(study.runs, 'run')}")
     return ", ".join(parts)
 
 
-def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]:
+def _rank(point: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]:
     """Return the sort key of a point; if not all points fit, the front and those that hold come first."""
     if not study.objectives:
-        return (one.point.number,)
+        return (point.point.number,)
     first = study.objectives[0]
-    value = one.mean(first.metric)
-    lost = one.status in {"invalid", "failed"}
+    value = point.mean(first.metric)
+    lost = point.status in {"invalid", "failed"}
     placed = 1e308 if value is None else -value if first.goal == "max" else value
-    return (float(lost), float(one.ok is False), float(one.point.number not in front), placed, one.point.number)
+    return (float(lost), float(point.ok is False), float(point.point.number not in front), placed, point.point.number)
 
 
 def _legend(study: Study) -> str:
@@ -361,15 +360,15 @@ def _drawn(study: Study, metrics: Sequence[str]) -> str:
 def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> list[str]:
     names, metrics = short_names(study.paths), wanted(study)
     drawn = _drawn(study, metrics)
-    values = [value for one in points if (value := one.mean(drawn)) is not None]
+    values = [value for point in points if (value := point.mean(drawn)) is not None]
     top = max(values, default=0.0)
     head = ["", *names.values(), *map(_latency, metrics), "", ""]
     rows = []
-    for one in points:
-        cells = ["*" if one.point.number in front else "✗" if one.ok is False else ""]
-        cells += [value_text(one.coordinates.get(path)) for path in names]
-        cells += [number_text(one.mean(metric)) for metric in metrics]
-        note = "" if one.status == "done" else f"{one.status}: {one.why}"
-        cells += [fine_bar(one.mean(drawn), top, _BAR), cut(note, _WHY)]
+    for point in points:
+        cells = ["*" if point.point.number in front else "✗" if point.ok is False else ""]
+        cells += [value_text(point.coordinates.get(path)) for path in names]
+        cells += [number_text(point.mean(metric)) for metric in metrics]
+        note = "" if point.status == "done" else f"{point.status}: {point.why}"
+        cells += [fine_bar(point.mean(drawn), top, _BAR), cut(note, _WHY)]
         rows.append(cells)
     return list(aligned([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))

@@ -84,7 +84,7 @@ def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = (), steady:
 
 def key_of(experiment: Experiment) -> str:
     """Return a key that is equal for equal reports: from the experiment's digest, the engine, and users' code."""
-    used = [[one.path, one.name, *_from(one)] for one in experiment.plugins_used()]
+    used = [[plugin.path, plugin.name, *_from(plugin)] for plugin in experiment.plugins_used()]
     return sha256(to_sorted_json([experiment.sha256, ENGINE, used]).encode()).hexdigest()
 
 
@@ -234,12 +234,12 @@ class Watch:
 
     def _answering(self) -> list[Request]:
         """Return running requests with a first token, including those that get it at the end of the current step."""
-        found: list[Request] = []
+        requests: list[Request] = []
         running = 0
         for instance in self._simulation.cluster.instances:
             there = instance.batch.running
             running += len(there)
             clients = instance.batch.of_clients(there.values())
-            found += [request for request in clients if request.first_token_us >= 0]
+            requests += [request for request in clients if request.first_token_us >= 0]
         self.events_to_next = max(_FEWEST_EVENTS, _EVENTS_PER_REQUEST * running)
-        return found
+        return requests

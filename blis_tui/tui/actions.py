@@ -133,8 +133,16 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("look.next_hit", ".", "next match", "Go to the next event that matches.", _LOOK),
         ("look.previous_hit", ",", "previous match", "Go to the previous event that matches.", _LOOK),
         *(
-            (f"pane.{one.id}", one.key, f"pane {one.key}: {one.name}", f"{one.about}.", _PANES, "", _showing(one.id))
-            for one in PANES
+            (
+                f"pane.{pane.id}",
+                pane.key,
+                f"pane {pane.key}: {pane.name}",
+                f"{pane.about}.",
+                _PANES,
+                "",
+                _showing(pane.id),
+            )
+            for pane in PANES
         ),
         ("view.undo", "z", "view back", "Show the panes as they were before.", _PANES),
         ("view.redo", "Z", "view forward", "Show the panes as they were before going back.", _PANES),

@@ -76,9 +76,9 @@ class ControlCharacterFilter(LineFilter):
         return [Segment(_ACTED_ON.sub(_as_wide, text), style, control) for text, style, control in segments]
 
 
-def _as_wide(found: re.Match[str]) -> str:
+def _as_wide(match: re.Match[str]) -> str:
     """Return the replacement of a character: nothing if Textual reserved no width for it."""
-    return REPLACEMENT if cell_len(found[0]) else ""
+    return REPLACEMENT if cell_len(match[0]) else ""
 
 
 _CONTROL_CHARACTER_FILTER: Final = ControlCharacterFilter()
@@ -376,11 +376,13 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def on_notify(self, event: Notify) -> None:
         """Make room for a notification: keep only the latest other one, and no duplicate."""
-        said = [one for one in self._notifications if one.message != event.notification.message]
+        said = [
+            notification for notification in self._notifications if notification.message != event.notification.message
+        ]
         kept = said[-(_SAID - 1) :]
-        for one in list(self._notifications):
-            if one not in kept:
-                self._unnotify(one, refresh=False)
+        for notification in list(self._notifications):
+            if notification not in kept:
+                self._unnotify(notification, refresh=False)
 
     # ---- opening ----
 

@@ -141,7 +141,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         """Scroll as little as necessary to show a line; also show lines above the first one with a subject."""
         height = max(self.size.height, 1)
         top = self.scroll_offset.y
-        if not any(one.subject or one.cells for one in self.lines[:at]):
+        if not any(line.subject or line.cells for line in self.lines[:at]):
             at = min(at, height - 1) if at < height else at
             target = 0 if at < height else at - height + 1
         elif at < top:
@@ -223,8 +223,8 @@ class RowsBox(Box):
     def of(cls, pane: Pane, *, id: str | None = None) -> RowsBox:  # noqa: A002  (Textual's name)
         """Return a box with the keys that only this pane has: Textual reads keys from classes."""
         own = [
-            Binding(one.key, one.does if isinstance(one.does, str) else f"send({at})", one.title, show=bool(one.title))
-            for at, one in enumerate(pane.keys)
+            Binding(key.key, key.does if isinstance(key.does, str) else f"send({at})", key.title, show=bool(key.title))
+            for at, key in enumerate(pane.keys)
         ]
         kind: type[RowsBox] = type(cls.__name__, (cls,), {"BINDINGS": own})
         return kind(pane, id=id)
@@ -244,7 +244,7 @@ class RowsBox(Box):
         known, self._list = self._list, pane.anew(view)
         before = rows.cursor
         cursor = pane.cursor(view, before if known == self._list else None)
-        here = [] if cursor is None else [at for at, one in enumerate(lines) if one.subject == cursor]
+        here = [] if cursor is None else [at for at, line in enumerate(lines) if line.subject == cursor]
         at = min(here, key=lambda at: abs(at - (rows.at or 0)), default=None)
         rows.put(lines, at, cursor)
         if cursor != before and at is not None:
@@ -278,7 +278,7 @@ class RowsBox(Box):
         rows = self._rows
         rows.put(rows.lines, at if rows.lines[at].subject == subject else None, subject)
         if self.pane.blocks:
-            rows.reveal(at + len(list(takewhile(lambda one: one.subject == subject, rows.lines[at:]))) - 1)
+            rows.reveal(at + len(list(takewhile(lambda line: line.subject == subject, rows.lines[at:]))) - 1)
         rows.reveal(at)
         self._send(None if self.view is None else self.pane.picks(self.view, subject, go=go))
 
@@ -289,10 +289,10 @@ class RowsBox(Box):
     def _stops(self) -> list[tuple[int, Subject]]:
         """Return the lines and subjects at which the cursor stops."""
         found: list[tuple[int, Subject]] = []
-        for at, one in enumerate(self._rows.lines):
-            for subject in one.subjects():
+        for at, line in enumerate(self._rows.lines):
+            for subject in line.subjects():
                 # What goes on in the next line is one stop.
-                if not found or subject != found[-1][1] or not (one.cells or self.pane.blocks):
+                if not found or subject != found[-1][1] or not (line.cells or self.pane.blocks):
                     found.append((at, subject))
         return found
 
@@ -301,7 +301,7 @@ class RowsBox(Box):
         rows = self._rows
         if (rows.at, rows.cursor) in stops:
             return stops.index((rows.at, rows.cursor))
-        return next((place for place, one in enumerate(stops) if one[1] == rows.cursor), None)
+        return next((place for place, stop in enumerate(stops) if stop[1] == rows.cursor), None)
 
     def action_move(self, by: int) -> None:
         """Move the cursor by some stops; beyond them, scroll."""
@@ -311,7 +311,7 @@ class RowsBox(Box):
             rows.scroll_relative(y=by, animate=False)
         elif here is None:
             top = rows.scroll_offset.y
-            self._go_to(*next((one for one in stops if one[0] >= top), stops[-1]))
+            self._go_to(*next((stop for stop in stops if stop[0] >= top), stops[-1]))
         elif (to := min(max(here + by, 0), len(stops) - 1)) == here:
             rows.scroll_relative(y=by, animate=False)
         else:
@@ -326,8 +326,8 @@ class RowsBox(Box):
             self.action_move(by)
             return
         at, subject = stops[here]
-        column = sum(one.width for one in takewhile(lambda one: one.subject != subject, cells()))
-        beyond = [one for one in stops if (one[0] - at) * by > 0]
+        column = sum(cell.width for cell in takewhile(lambda one: one.subject != subject, cells()))
+        beyond = [stop for stop in stops if (stop[0] - at) * by > 0]
         if beyond:
             row = min((one[0] for one in beyond), key=lambda row: abs(row - at))
             last = next(one[1] for one in reversed(beyond) if one[0] == row)
@@ -347,7 +347,7 @@ class RowsBox(Box):
     @property
     def _is_map(self) -> bool:
         """Whether the cursor stops at cells."""
-        return any(one.cells and one.subject is None for one in self._rows.lines)
+        return any(line.cells and line.subject is None for line in self._rows.lines)
 
     def action_choose(self) -> None:
         """Choose what is at the cursor; without a cursor, show it."""

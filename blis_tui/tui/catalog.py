@@ -138,13 +138,13 @@ def _is_searched(name: str) -> bool:
 
 def _below(folder: Path) -> tuple[list[Path], bool]:
     """Return experiments and studies below a folder, sorted by path, and whether the search was complete."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for count, (here, folders, files) in enumerate(os.walk(folder), 1):
         folders[:] = sorted(filter(_is_searched, folders))
-        found += [Path(here, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")]
-        if len(found) > MAX_FOUND or count >= MAX_FOLDERS:
-            return found[:MAX_FOUND], False
-    return found, True
+        paths += [Path(here, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")]
+        if len(paths) > MAX_FOUND or count >= MAX_FOLDERS:
+            return paths[:MAX_FOUND], False
+    return paths, True
 
 
 def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
@@ -231,7 +231,7 @@ def _study_facts(path: Path) -> Facts:
         ("experiment", study.experiment),
         ("axes", ", ".join(study.paths) or "none"),
         ("points", f"{len(study.points):,}{seeds}"),
-        ("objectives", ", ".join(f"{one.goal} {one.metric}" for one in study.objectives) or "none"),
+        ("objectives", ", ".join(f"{objective.goal} {objective.metric}" for objective in study.objectives) or "none"),
         ("bounds", ", ".join(map(bound_text, study.constraints)) or "none"),
     )
     return Facts(study.description, lines)

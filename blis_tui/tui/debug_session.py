@@ -155,7 +155,7 @@ class DebugSession:
 
     def measure(self) -> None:
         """Show the next measure on the fleet map."""
-        measures = [one for one in MEASURES if one != "transfers" or self.experiment.cluster.disaggregation]
+        measures = [measure for measure in MEASURES if measure != "transfers" or self.experiment.cluster.disaggregation]
         at = (measures.index(self.selection.measure) + 1) % len(measures)
         self.selection = replace(self.selection, measure=measures[at])
 
@@ -225,7 +225,7 @@ class DebugSession:
     def suggestions(self, text: str, *, watch: bool = False) -> Sequence[Suggestion]:
         """Return completions for the text of a breakpoint, or of a watch."""
         found = suggestions(text, self.experiment)
-        return [one for one in found if self._is_watch(one.text)] if watch else found
+        return [suggestion for suggestion in found if self._is_watch(suggestion.text)] if watch else found
 
     def _is_watch(self, text: str) -> bool:
         try:
@@ -239,7 +239,7 @@ class DebugSession:
         figure, at, where = text.partition(AT)
         if not at:
             return self.suggestions(text, watch=True)
-        return [replace(one, text=f"{figure}{at}{one.text}") for one in self.suggestions(where)]
+        return [replace(suggestion, text=f"{figure}{at}{suggestion.text}") for suggestion in self.suggestions(where)]
 
     def disable_one_shot(self, hits: tuple[Hit, ...]) -> None:
         """Disable breakpoints that were to stop only once."""
@@ -250,7 +250,7 @@ class DebugSession:
 
     def moment_at(self, event: int) -> Moment | None:
         """Return the moment of an event, if it is kept."""
-        return next((one for one in self.moments if one.event == event), None)
+        return next((moment for moment in self.moments if moment.event == event), None)
 
     def name_for(self, event: int) -> str:
         """Return what a recorded event did in a few words."""
@@ -398,7 +398,7 @@ class DebugSession:
         known = tuple(ExplanationRow(name, "", note=(text,)) for name, text in facts.items() if text)
         parts = [Part("What it takes", rows=known)]
         if key.choices:
-            parts.append(Part("Values", tuple((f"{one.value}: {one.description}",) for one in key.choices)))
+            parts.append(Part("Values", tuple((f"{choice.value}: {choice.description}",) for choice in key.choices)))
         if key.children:
             below = key.children.values()
             parts.append(Part("Keys below", tuple((f"{one.name}: {one.description}",) for one in below)))
@@ -415,7 +415,7 @@ class DebugSession:
             event = int(about.value)
             known: dict[str, object] = {"event": event, "time_us": time_of(tape, event), "what": what_is(tape, event)}
             known["did"] = event_text(tape, event)
-            known["records"] = [json.loads(record_line(one)) for one in self.debugger.records_of(event)]
+            known["records"] = [json.loads(record_line(record)) for record in self.debugger.records_of(event)]
         else:
             live = self.debugger.request(about.value)
             known = {"request": about.value} if live is None else asdict(live)

@@ -63,7 +63,7 @@ def read_only(path: Path, folder: Path) -> str:
     path, folder = real_path(path), real_path(folder)
     if not path.is_relative_to(real_path(shipped_specs())) or is_searched(path, folder):
         return ""
-    entry = next((one for one in entries(None) if real_path(one.path) == path), None)
+    entry = next((library_entry for library_entry in entries(None) if real_path(library_entry.path) == path), None)
     if entry is None:
         return f"{path.name} is shipped with blis-tui: read-only."
     name = entry.name if find(entry.kind, entry.name, folder) == entry.path else str(entry.path)

@@ -162,7 +162,9 @@ def load_keymap(folder: Path) -> Keymap:
     try:
         document = read_document(path, str(path))
     except SpecError as error:
-        return default_keymap(*(f"{one.file}:{one.line}: {one.message}" for one in error.diagnostics))
+        return default_keymap(
+            *(f"{diagnostic.file}:{diagnostic.line}: {diagnostic.message}" for diagnostic in error.diagnostics)
+        )
     except InputError as error:
         return default_keymap(error.message)
     if not isinstance(document.data, dict):

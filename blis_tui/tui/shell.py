@@ -54,7 +54,7 @@ class LoadedBy(NamedTuple):
         """
         from blis_tui.golden.project import plugins_option  # noqa: PLC0415  (only needed to write a command)
 
-        changed = "".join(f" --set {quote(one)}" for one in self.overrides)
+        changed = "".join(f" --set {quote(override)}" for override in self.overrides)
         seed = "" if self.seed is None else f" --seed {self.seed}"
         return f"blis-tui tui {quote(self.source)}{changed}{seed}{plugins_option(plugins)} --at {quote(place)}"
 
@@ -144,7 +144,7 @@ class PaletteEntry:
 
     def is_typed(self, text: str) -> bool:
         """Return whether a text is one of its commands, in any case."""
-        return any(text.lower() == one.lower() for one in (*self.commands, self.title))
+        return any(text.lower() == command.lower() for command in (*self.commands, self.title))
 
 
 def _no_completion(_text: str) -> Iterator[Suggestion]:
@@ -283,7 +283,7 @@ class CommandLine:
         if not text:
             return None
         known = self._screen.palette_named(text) if isinstance(self._screen, HasVerbs) else None
-        return known or next((one for one in self.entries(text) if one.is_typed(text)), None)
+        return known or next((entry for entry in self.entries(text) if entry.is_typed(text)), None)
 
     def completions(self, text: str) -> Iterator[Suggestion]:
         """Yield whole texts that begin with this one."""
@@ -293,34 +293,34 @@ class CommandLine:
             return
         for verb in self._verbs():
             if blank and verb.word == word:
-                for one in verb.complete(rest.lstrip()):
-                    yield Suggestion(f"{word} {one.text}", one.word, one.meaning)
+                for suggestion in verb.complete(rest.lstrip()):
+                    yield Suggestion(f"{word} {suggestion.text}", suggestion.word, suggestion.meaning)
         yield from completed(begun, ((f"{verb.word} ", verb.about) for verb in self._verbs()))
         if isinstance(self._screen, HasVerbs):
             yield from completed(begun, self._screen.palette_names(begun))
-        known = ((command, one.help) for one in self.entries(begun) for command in one.commands)
+        known = ((command, entry.help) for entry in self.entries(begun) for command in entry.commands)
         yield from completed(begun, known)
 
     def complete(self, text: str) -> Suggestion | None:
         """Return the first completion, in the reader's own spelling so far."""
-        found = next(self.completions(text), None)
-        if found is None:
+        suggestion = next(self.completions(text), None)
+        if suggestion is None:
             return None
         lead = len(text) - len(text.lstrip().removeprefix(":").lstrip())
-        return Suggestion(text + found.text[len(text) - lead :], found.word, found.meaning)
+        return Suggestion(text + suggestion.text[len(text) - lead :], suggestion.word, suggestion.meaning)
 
     def hits(self, query: str) -> Iterator[tuple[PaletteEntry, str]]:
         """Yield what a text means and how verbs go on, each with the text that it would be typed as."""
         entry = self.typed(query)
         if entry is not None:
             yield entry, query
-        for one in islice(self.completions(query), _COMPLETIONS):
-            word, _, rest = one.text.partition(" ")
+        for completion in islice(self.completions(query), _COMPLETIONS):
+            word, _, rest = completion.text.partition(" ")
             if any(verb.word == word for verb in self._verbs()):
-                again = partial(shell(self._app).open_palette, one.text)
-                whole = self.typed(one.text) if rest.strip() else None
+                again = partial(shell(self._app).open_palette, completion.text)
+                whole = self.typed(completion.text) if rest.strip() else None
                 run = again if whole is None or whole.problem else whole.run
-                yield PaletteEntry("Command", one.text.strip(), run, one.meaning), one.text
+                yield PaletteEntry("Command", completion.text.strip(), run, completion.meaning), completion.text
 
     def runs(self, entry: PaletteEntry) -> Callable[[], Awaitable[None]]:
         """Return what runs an entry, and tells of errors."""

@@ -136,11 +136,11 @@ def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:
 def _panes(session: DebugSession, view: View) -> Iterable[Sequence[str]]:
     """Yield the lines of each of `PANES`, as HTML."""
     name = subject(view)
-    yield [_html(one.draw()) for one in instances_lines(view, _WIDTH, _ROOM)]
+    yield [_html(line.draw()) for line in instances_lines(view, _WIDTH, _ROOM)]
     yield _why(session, event_ref(view.moment.event))
-    yield [] if name is None else [_html(one.draw()) for one in inspector_lines(view, _WIDTH, {})]
+    yield [] if name is None else [_html(line.draw()) for line in inspector_lines(view, _WIDTH, {})]
     yield [] if name is None else _why(session, request_ref(name))
-    yield [_html(one.draw()) for one in diff_lines(view.moment, _WIDTH, playing=False)]
+    yield [_html(diff_line.draw()) for diff_line in diff_lines(view.moment, _WIDTH, playing=False)]
 
 
 def _why(session: DebugSession, about: Subject) -> list[str]:
@@ -149,7 +149,7 @@ def _why(session: DebugSession, about: Subject) -> list[str]:
         return []
     page = explanation_page(explanation, _WIDTH)
     refs = [mention.ref for mention in page.mentions]
-    return [_html(one, refs) for one in page.lines]
+    return [_html(line, refs) for line in page.lines]
 
 
 def _html(content: Content, refs: Sequence[Subject] = ()) -> str:

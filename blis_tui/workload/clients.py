@@ -131,7 +131,7 @@ class ClientSource(Picklable):
         if self.sessions is not None:
             return (*streams, self.sessions.state())
         if self._remembering:
-            streams = (*streams, *[one.state() for one in self._remembering])
+            streams = (*streams, *[stateful.state() for stateful in self._remembering])
         return (*streams, self._sent) if self._prompts else streams
 
     def request(self, index: int, arrival_us: int, user: int = -1) -> Request:

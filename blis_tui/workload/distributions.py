@@ -587,7 +587,7 @@ def _check_histogram(settings: HistogramSettings) -> None:
     if len(settings.counts) != bins:
         text = f"{len(settings.counts)} `counts` for the {bins} bins between {bins + 1} `edges`"
         raise ContradictionError(("counts",), text, "give one count for each bin")
-    if not any(one > 0.0 for one in settings.counts):
+    if not any(count > 0.0 for count in settings.counts):
         raise ContradictionError(("counts",), "all counts are zero", "give at least one that is not")
 
 
@@ -684,8 +684,10 @@ class GaussianRatio:
 
     def sample(self, stream: Stream) -> float:
         """Return a share, from 0 to 1."""
-        one = self._settings
-        return min(one.max, max(one.min, one.mean + one.std_dev * stream.normal()))
+        gaussian_ratio = self._settings
+        return min(
+            gaussian_ratio.max, max(gaussian_ratio.min, gaussian_ratio.mean + gaussian_ratio.std_dev * stream.normal())
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class MediaDraws:
 
     def __init__(self, client: str, mix: Multimodal, plugins: Registry) -> None:
         kinds = {"image": mix.images, "audio": mix.audio, "video": mix.video}
-        self._items = [_Items(f"{client}/{name}", one, plugins) for name, one in kinds.items()]
+        self._items = [_Items(f"{client}/{name}", kind, plugins) for name, kind in kinds.items()]
 
     def draw(self, stream: Stream) -> DrawnMedia:
         """Draw the media of the next prompt; each of the client's modalities takes at least one number.

@@ -198,12 +198,12 @@ def test_it_comes_back_from_a_pickle() -> None:
 
 
 def test_only_fields_are_frozen_below_a_frozen_class() -> None:
-    one = Below(1)
-    one.more = 2  # type: ignore[attr-defined]
+    below = Below(1)
+    below.more = 2  # type: ignore[attr-defined]
     with pytest.raises(FrozenInstanceError):
         Kept(1).more = 2  # type: ignore[attr-defined]
     with pytest.raises(FrozenInstanceError):
-        one.a = 2  # type: ignore[misc]
+        below.a = 2  # type: ignore[misc]
 
 
 def test_each_kind_of_class_may_inherit_from_the_other() -> None:
@@ -270,9 +270,9 @@ def test_all_objects_of_a_class_are_made_alike_from_the_first_to_the_last() -> N
             object.__setattr__(self, "e", self.a + 1)
 
     made = [Alike(1, c=5) for _ in range(100)]
-    assert {repr(one) for one in made} == {repr(made[0])} == {repr(made[0]).replace("c=3", "c=5")}
+    assert {repr(alike) for alike in made} == {repr(made[0])} == {repr(made[0]).replace("c=3", "c=5")}
     made[0].b.append(1)
-    assert [one.b for one in made[1:]] == [[]] * 99
+    assert [alike.b for alike in made[1:]] == [[]] * 99
 
 
 @pytest.mark.parametrize(
@@ -326,20 +326,20 @@ class Usual(NamedTuple):
 
 
 def test_named_tuples_are_those_of_the_standard_library() -> None:
-    one, other = Quick(1, c=None), Usual(1, ("b",), None)
-    assert tuple(one) == tuple(other) == (1, ("b",), None)
-    assert hash(one) == hash(other)
-    assert repr(one) == repr(other).replace("Usual", "Quick")
+    quick, other = Quick(1, c=None), Usual(1, ("b",), None)
+    assert tuple(quick) == tuple(other) == (1, ("b",), None)
+    assert hash(quick) == hash(other)
+    assert repr(quick) == repr(other).replace("Usual", "Quick")
     assert (Quick._fields, Quick.__match_args__) == (Usual._fields, Usual.__match_args__)
     assert Quick._field_defaults == {"b": ("b",), "c": None}
-    assert one._asdict() == other._asdict()
-    assert one._replace(a=2) == Quick._make([2, ("b",), None]) == (2, ("b",), None)
-    assert (one.twice, str(one), Quick.__doc__, Quick.__mro__) == (2, "1!", "One of ours.", (Quick, tuple, object))
+    assert quick._asdict() == other._asdict()
+    assert quick._replace(a=2) == Quick._make([2, ("b",), None]) == (2, ("b",), None)
+    assert (quick.twice, str(quick), Quick.__doc__, Quick.__mro__) == (2, "1!", "One of ours.", (Quick, tuple, object))
     assert (Quick.__module__, Quick.__qualname__) == (__name__, "Quick")
-    back = pickle.loads(pickle.dumps(one))  # noqa: S301  (our own)
-    assert back == one
-    assert type(copy.copy(one)) is type(back) is Quick
-    assert not hasattr(one, "__dict__")
+    back = pickle.loads(pickle.dumps(quick))  # noqa: S301  (our own)
+    assert back == quick
+    assert type(copy.copy(quick)) is type(back) is Quick
+    assert not hasattr(quick, "__dict__")
 
 
 @pytest.mark.parametrize("wrong", [(), (1, 2, 3, 4)])

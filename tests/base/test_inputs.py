@@ -193,7 +193,7 @@ def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> No
 )
 def test_no_command_waits_for_a_pipe_or_follows_a_loop(folder: Path, arguments: tuple[str, ...], code: int) -> None:
     for name in ("pipe.yaml", "loop.yaml"):
-        command = [one.format(name) for one in arguments]
+        command = [argument.format(name) for argument in arguments]
         done = run_module("blis_tui", command, cwd=folder, env=os.environ)
         assert (done.returncode, done.stdout) == (
             code,

@@ -155,7 +155,7 @@ def test_numbers(file_regression: FileRegressionFixture) -> None:
         mantissa * 2.0**power for power in range(-1074, 1024, 13) for mantissa in (1.0, 1.1, 1.4142, 1.4143, 1.999)
     ]
     _all(digests, "ln", portable_math.ln, *points, 0.0, -1.0, float("inf"))
-    _all(digests, "exp", portable_math.exp, *(sign * one for one in points if one < 1000 for sign in (1, -1)))
+    _all(digests, "exp", portable_math.exp, *(sign * point for point in points if point < 1000 for sign in (1, -1)))
     _all(digests, "exp, far", portable_math.exp, 709.78, 709.79, -745.1, -745.2, -708.4, -720.5, float("nan"))
     _all(digests, "power", portable_math.power, *product((0.1, 0.5, 1.0, 2.0, 10.0), (-3.5, -1.0, 0.0, 0.3, 2.0)))
     _all(digests, "gamma", portable_math.gamma, *(number / 7 for number in range(1250)), -1.0)
@@ -218,8 +218,8 @@ def _documents(digests: Digests) -> None:
             digests.add("places", one.get(*path), one.number(*path), one.whole(*path), dotted(path))
             digests.add("places", one.place(path), one.place(path, key=True))
             for key in (False, True):
-                found = told.about(one, path, "BLIS1001", "wrong\x1b", key=key, hint="try" if key else None)
-                digests.add("told", told.render_text([found]))
+                diagnostic = told.about(one, path, "BLIS1001", "wrong\x1b", key=key, hint="try" if key else None)
+                digests.add("told", told.render_text([diagnostic]))
     digests.add("lines", source.lines, source.is_argument, other.is_argument)
     _all(digests, "put", lambda: document.graft(("wide", 0), branch), ())
 
@@ -268,7 +268,12 @@ def test_problems(file_regression: FileRegressionFixture) -> None:
         errors.InvariantError("INV-4", "three", time_us=5, event=6),
         errors.DivergenceError("seven", event=8),
     )
-    digests.add("errors", *map(str, raised), *(vars(one) for one in raised), errors.in_words(KeyError("x"), "here"))
+    digests.add(
+        "errors",
+        *map(str, raised),
+        *(vars(blis_error) for blis_error in raised),
+        errors.in_words(KeyError("x"), "here"),
+    )
     digests.check(file_regression)
 
 
@@ -298,7 +303,7 @@ def test_files(tmp_path: Path, file_regression: FileRegressionFixture) -> None:
                 digests.add(f"{name}: damaged", type(error).__name__, len(error.advice))
         if name != "torn":
             digests.add(f"{name}: begins", *(beginning(BytesIO(written), name, count) for count in (0, 1, 10)))
-    digests.add("opened", *(str(one).removeprefix(str(tmp_path)) for one in opened_inputs()))
+    digests.add("opened", *(str(opened_input).removeprefix(str(tmp_path)) for opened_input in opened_inputs()))
     clear_opened_inputs()
     note_opened("x")
     digests.add("opened", opened_inputs())
@@ -373,5 +378,5 @@ def test_ends(file_regression: FileRegressionFixture) -> None:
         digests.add("kept", pickling.is_internal_class(type(one)))
     digests.add("kept", _Kept().__getstate__(), _Open().__getstate__(), Streams(3).__getstate__())
     plugged = pickling.stateful_plugins(_Kept(), pickling.ValidatedPlugin(_Open()), Streams(3), 7)
-    digests.add("kept", *(one.state() for one in plugged))
+    digests.add("kept", *(stateful.state() for stateful in plugged))
     digests.check(file_regression)

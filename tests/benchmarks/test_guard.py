@@ -29,7 +29,7 @@ TRACES = {
 @pytest.mark.parametrize("name", inputs.NAMES)
 def test_no_phase_does_far_more_than_in_the_last_release(name: str) -> None:
     counted = figures.count(name)
-    wrong = [str(one) for one in figures.over(counted)]
+    wrong = [str(over) for over in figures.over(counted)]
     assert not wrong, "\n".join([*wrong, f"other dependencies than the anchor's: {figures.other_dependencies()}"])
 
 
@@ -40,7 +40,7 @@ def test_every_input_has_an_anchor() -> None:
 def test_far_more_than_the_anchor_is_seen() -> None:
     rows, load = (figures.anchor()[name] for name in ("azure.rows.calls", "azure.load.calls"))
     assert figures.over({"azure.rows.calls": rows * 1.14, "azure.load.calls": load}) == []
-    assert [one.name for one in figures.over({"azure.rows.calls": rows * 1.16, "azure.load.calls": load * 0.5})] == [
+    assert [over.name for over in figures.over({"azure.rows.calls": rows * 1.16, "azure.load.calls": load * 0.5})] == [
         "azure.rows.calls"
     ]
 

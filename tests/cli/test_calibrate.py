@@ -263,15 +263,15 @@ SMALL = ("--set", "engine.max_num_seqs=4", "--set", "engine.max_model_len=256")
 
 
 def test_loads_to_collect_are_cases_of_an_experiment(tmp_path: Path) -> None:
-    found = CliRunner().invoke(cli, ["calibrate", "--collect", "loads.blis.yaml", "--spec", "base.blis.yaml", *SMALL])
-    assert found.exit_code == ExitCode.OK, found.output
-    assert found.output.endswith("wrote loads.blis.yaml\n")
+    result = CliRunner().invoke(cli, ["calibrate", "--collect", "loads.blis.yaml", "--spec", "base.blis.yaml", *SMALL])
+    assert result.exit_code == ExitCode.OK, result.output
+    assert result.output.endswith("wrote loads.blis.yaml\n")
     text = (tmp_path / "loads.blis.yaml").read_text()
     assert "blis-tui observe URL --workload loads.blis.yaml --case" in text
     cases = cases_by_name("loads.blis.yaml", None, None)
     assert {*cases} == {"users-1-prompt-64-answer-16", "users-4-prompt-64-answer-16"}
     for name, case in cases.items():
-        assert f"{name}: About " in found.output.replace("\n", " ")
+        assert f"{name}: About " in result.output.replace("\n", " ")
         (client,) = load("loads.blis.yaml", set=dict(case.overrides)).workload.clients
         assert client.arrivals.settings["users"] == int(name.split("-")[1])
         assert dict(client.input_tokens.settings) == {"min": 32, "max": 96}
@@ -293,9 +293,9 @@ def test_loads_to_collect_are_cases_of_an_experiment(tmp_path: Path) -> None:
 )
 def test_loads_to_collect_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     before = (tmp_path / "base.blis.yaml").read_text()
-    found = CliRunner().invoke(cli, ["calibrate", *arguments])
-    assert found.exit_code != ExitCode.OK
-    assert said in found.output
-    assert "Traceback" not in found.output
+    result = CliRunner().invoke(cli, ["calibrate", *arguments])
+    assert result.exit_code != ExitCode.OK
+    assert said in result.output
+    assert "Traceback" not in result.output
     assert not (tmp_path / "x.yaml").exists()
     assert (tmp_path / "base.blis.yaml").read_text() == before

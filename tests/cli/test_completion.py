@@ -21,7 +21,10 @@ def offered(
 ) -> list[str]:
     context = click.Context(click.Command("x"))
     context.params.update(given)
-    return ["FILE" if one.type == "file" else str(one.value) for one in function(context, click.Option(["--x"]), begun)]
+    return [
+        "FILE" if completion_item.type == "file" else str(completion_item.value)
+        for completion_item in function(context, click.Option(["--x"]), begun)
+    ]
 
 
 @pytest.mark.parametrize("function", [completion.experiments, completion.studies, completion.documents])

@@ -41,7 +41,7 @@ def test_one_is_no_plural(command: tuple[str, ...], tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     said = CliRunner().invoke(cli, command).output
     assert "Traceback" not in said
-    assert [found[0] for found in _ONE_OF_MANY.finditer(said)] == []
+    assert [match[0] for match in _ONE_OF_MANY.finditer(said)] == []
 
 
 def test_what_is_one_of_many_is_found() -> None:

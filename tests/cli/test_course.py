@@ -20,14 +20,14 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "golden.md").read_text(encod
 
 def test_the_guide_shows_what_is_told() -> None:
     """The event, the exit code, and a command that opens the debugger there."""
-    found = re.search(r"^\$ blis-tui (run recovery .*)\n((?:.+\n)+)```", PAGE, re.MULTILINE)
-    assert found is not None
-    done = CliRunner().invoke(cli, found[1].split())
+    match = re.search(r"^\$ blis-tui (run recovery .*)\n((?:.+\n)+)```", PAGE, re.MULTILINE)
+    assert match is not None
+    done = CliRunner().invoke(cli, match[1].split())
     assert done.exit_code == ExitCode.CHECK_FAILED
-    assert done.stderr.endswith(found[2])
+    assert done.stderr.endswith(match[2])
     broken = [one for one in json.loads(done.stdout)["expectations"] if not one["ok"]]
     assert [one["event"] for one in broken] == [25062]
-    assert f"--at {broken[0]['event']}" in found[2]
+    assert f"--at {broken[0]['event']}" in match[2]
 
 
 def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_lines(here: Path, file_regression: FileRegressionFixture) -> None:
     for number, line in enumerate(_LINES):
         done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, line.split())
         said = lasting(done.output, here).replace(machine.python, "PYTHON").replace(machine.system, "SYSTEM")
-        files = sorted(one.name for one in (here / "golden").iterdir())
+        files = sorted(path.name for path in (here / "golden").iterdir())
         digests.add(f"{number} {line}", str(done.exit_code), said, *files)
     digests.check(file_regression)
 
@@ -95,7 +95,7 @@ def test_each_result_that_waits_is_asked_about(
     command._ask_about(find(here / "golden", (), pending=True), here, None, force=False)
     assert not list(pressed)
     told = capsys.readouterr().out
-    assert " ".join(sorted(one.name for one in survey(here / "golden", here) if one.waiting)) == left
+    assert " ".join(sorted(entry.name for entry in survey(here / "golden", here) if entry.waiting)) == left
     assert [f"--- {number} of 3 ---" in told for number in (1, 2, 3)] == [shown > number for number in range(3)]
     assert told.count("[q]uit: ") == len(keys)
     looks = told.count("first divergence: event") + told.count("new golden")

@@ -43,7 +43,7 @@ def options_in(text: str) -> set[str]:
 
 
 def options_of(command: click.Command) -> set[str]:
-    known = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    known = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     return {option for one in known for option in (*one.opts, *one.secondary_opts) if option.startswith("--")}
 
 
@@ -71,15 +71,15 @@ def test_rare_options_are_those_of_the_whole_help(path: str) -> None:
     assert options >= RARE[path]
     brief, whole = options_in(shown(f"{path} --help")), options_in(shown(f"{path} --help-all"))
     assert whole - {"--help", "--help-all"} == options
-    assert {*options & brief} == {one for one in options if not _is_rare(ALL[path], one)}
+    assert {*options & brief} == {option for option in options if not _is_rare(ALL[path], option)}
     assert f"{len(RARE[path])} more option" in shown(f"{path} --help")
     assert "more option" not in shown(f"{path} --help-all")
 
 
 def _is_rare(command: click.Command, option: str) -> bool:
     path = next(path for path, one in ALL.items() if one is command)
-    (found,) = [one for one in command.params if option in (*one.opts, *one.secondary_opts)]
-    return bool(RARE[path] & {*found.opts})
+    (parameter,) = [param for param in command.params if option in (*param.opts, *param.secondary_opts)]
+    return bool(RARE[path] & {*parameter.opts})
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if path and path not in RARE])

@@ -328,6 +328,6 @@ def test_what_a_server_calls_itself_and_answers_does_not_act_on_the_terminal(
     ],
 )
 def test_cases_that_are_none(arguments: list[str], said: str) -> None:
-    found = observe("http://127.0.0.1:9", *arguments, "-o", "r")
-    assert found.exit_code == ExitCode.USAGE
-    assert said in found.output
+    result = observe("http://127.0.0.1:9", *arguments, "-o", "r")
+    assert result.exit_code == ExitCode.USAGE
+    assert said in result.output

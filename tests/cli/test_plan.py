@@ -53,9 +53,9 @@ def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tm
 
 
 def test_nothing_that_holds_is_a_failed_check() -> None:
-    found = plan(*SHORT, "--slo", "latency.ttft_ms.p90<=1", "--max-rate", "--store", "none")
-    assert found.exit_code == 1
-    assert "no rate holds, because even on an idle cluster latency.ttft_ms.p90" in found.output
+    result = plan(*SHORT, "--slo", "latency.ttft_ms.p90<=1", "--max-rate", "--store", "none")
+    assert result.exit_code == 1
+    assert "no rate holds, because even on an idle cluster latency.ttft_ms.p90" in result.output
 
 
 @pytest.mark.parametrize(
@@ -114,25 +114,25 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
     ],
 )
 def test_mistakes_are_told(arguments: tuple[str, ...], code: int, said: str) -> None:
-    found = plan(*arguments)
-    assert found.exit_code == code, found.output
-    assert said in found.output
-    assert "Traceback" not in found.output
+    result = plan(*arguments)
+    assert result.exit_code == code, result.output
+    assert said in result.output
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.parametrize("rate", ["1e9", "1e-300"])
 def test_a_rate_that_no_run_can_have_is_an_error_at_its_option_before_anything_runs(rate: str) -> None:
-    found = CliRunner().invoke(cli, ["plan", *SHORT, *SLO, "--rate", rate, "--progress", "--store", "none"])
-    assert found.exit_code == 2
-    assert "--> --rate" in found.output
-    assert "runs" not in found.output.replace("a run has", "")
+    result = CliRunner().invoke(cli, ["plan", *SHORT, *SLO, "--rate", rate, "--progress", "--store", "none"])
+    assert result.exit_code == 2
+    assert "--> --rate" in result.output
+    assert "runs" not in result.output.replace("a run has", "")
 
 
 def test_an_experiment_that_ends_early_is_planned_for_by_what_arrives_until_then() -> None:
     """Requests that come one by one come later than that, and would say that nothing holds."""
-    found = plan(*SHORT, *SLO, "--rate", "5", "--set", "horizon_us=100000000", "--duration", "1", "--store", "none")
-    assert "even on an idle cluster" not in found.output
-    assert found.exit_code == 0, found.output
+    result = plan(*SHORT, *SLO, "--rate", "5", "--set", "horizon_us=100000000", "--duration", "1", "--store", "none")
+    assert "even on an idle cluster" not in result.output
+    assert result.exit_code == 0, result.output
 
 
 def test_a_load_without_one_rate_is_told(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ workload:
 """,
         encoding="utf-8",
     )
-    found = plan(str(users), *SLO, "--max-rate", "--store", "none", "--jobs", "1")
-    assert found.exit_code == 3
-    assert "the rate of this workload cannot be varied: its clients are users of a closed loop" in found.output
+    result = plan(str(users), *SLO, "--max-rate", "--store", "none", "--jobs", "1")
+    assert result.exit_code == 3
+    assert "the rate of this workload cannot be varied: its clients are users of a closed loop" in result.output
     # For the load as it is, there is an answer.
     assert plan(str(users), *SLO, "--seeds", "1", "--store", "none", "--jobs", "1").exit_code == 0
 
@@ -165,9 +165,9 @@ def test_a_case_of_the_experiment_is_planned_for() -> None:
     ends = ("--set", "workload.requests=40", "--set", "horizon_us=1000000000000", "--duration", "1")
     few = (*ends, "--jobs", "1", "--store", "none")
     slo = ("--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
-    found = plan("lora-adapters", "--case", "round-robin", *few, *slo)
-    assert found.exit_code == 0, found.output
-    (one,) = json.loads(found.output)["configurations"]
+    result = plan("lora-adapters", "--case", "round-robin", *few, *slo)
+    assert result.exit_code == 0, result.output
+    (one,) = json.loads(result.output)["configurations"]
     seen = {run["figures"]["latency.e2e_ms.p90"] for tried in one["tried"] for run in tried["runs"]}
     other = plan("lora-adapters", *few, *slo)
     (one,) = json.loads(other.output)["configurations"]

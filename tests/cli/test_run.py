@@ -75,7 +75,7 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
 def test_a_terminal_gets_the_table_unless_asked_otherwise(options: tuple[str, ...], shown: str, small: Path) -> None:
     """Into pipes, as everywhere else in these tests, and files goes JSON."""
     file = small.with_name("report.json")
-    command = [sys.executable, "-m", "blis_tui", "run", str(small), *(one.format(file=file) for one in options)]
+    command = [sys.executable, "-m", "blis_tui", "run", str(small), *(option.format(file=file) for option in options)]
     screen, end = os.openpty()
     with os.fdopen(screen, "rb", buffering=0) as seen, os.fdopen(end, "wb", buffering=0) as stream:
         subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, check=True)
@@ -176,7 +176,7 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
 def test_failures_are_one_message_and_an_exit_code(
     small: Path, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    run = blis(*[one.format(small=small, tmp=tmp_path) for one in arguments])
+    run = blis(*[argument.format(small=small, tmp=tmp_path) for argument in arguments])
     assert message in run.stderr
     assert "Traceback" not in run.stderr
     assert (run.returncode, run.stdout) == (code, "")
@@ -242,12 +242,12 @@ def test_decisions_are_written_with_what_was_weighed(small: Path, tmp_path: Path
     run = blis("run", str(small), *changes, "--decisions", str(out))
     assert run.returncode == ExitCode.OK
     decisions = [json.loads(line) for line in out.read_text().splitlines()]
-    assert {one["kind"] for one in decisions} == {"routing-decision"}
+    assert {decision["kind"] for decision in decisions} == {"routing-decision"}
     assert len(decisions) == json.loads(run.stdout)["requests"]["total"]
-    for one in decisions:
-        assert one["instance"] in {candidate["instance"] for candidate in one["top"]}
-        assert {"regret_ppm", "true_regret_ppm", "scorers"} <= set(one)
-        assert {"age_us", "waiting", "scores_ppm"} <= set(one["top"][0])
+    for decision in decisions:
+        assert decision["instance"] in {candidate["instance"] for candidate in decision["top"]}
+        assert {"regret_ppm", "true_regret_ppm", "scorers"} <= set(decision)
+        assert {"age_us", "waiting", "scores_ppm"} <= set(decision["top"][0])
 
 
 def test_processes_that_share_a_run_write_the_same_files(small: Path, tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_values_of_keys_are_explained_with_the_keys_beside_them() -> None:
     assert others == []  # the key that takes it has been told
     of = json.loads(blis("explain", "least-loaded", "--format", "json").stdout)["of"]
     assert of == ["policy.routing", *(f"cluster.disaggregation.{one}_routing" for one in ("prefill", "decode"))]
-    assert len({one.text for one in subjects("auto")}) > 3  # it means something else for each
+    assert len({subject.text for subject in subjects("auto")}) > 3  # it means something else for each
     assert blis("explain", "0.32").stdout.startswith("0.32: a value of `policy.batching.version`\n")
     assert "nothing is named `7.5`" in blis("explain", "7.5").stderr
 
@@ -300,9 +300,9 @@ def test_figures_of_reports_are_explained() -> None:
         assert ": a term" in term.text
         assert f"latency.{name}" in figures.text
         for statistic in statistics:
-            (one,) = subjects(f"latency.{name}.{statistic}")
-            assert one.text.startswith(f"latency.{name}.{statistic}: a metric of reports")
-            assert "milliseconds" in one.text
+            (subject,) = subjects(f"latency.{name}.{statistic}")
+            assert subject.text.startswith(f"latency.{name}.{statistic}: a metric of reports")
+            assert "milliseconds" in subject.text
     shown = blis("explain", "kv.hit_rate").stdout
     assert shown.startswith(
         "kv.hit_rate: a metric of reports\n\nPrefix cache hit rate as vLLM and SGLang log it, from 0 to 1"
@@ -318,8 +318,8 @@ def test_columns_and_fields_of_records_are_explained() -> None:
     assert blis("explain", "queued_us").stdout.startswith("queued_us: a column of request files")
     assert blis("explain", "step.duration_us").stdout.startswith("duration_us: a field of `step` records")
     assert "in simulated time" in blis("explain", "preempted.time_us").stdout  # as all kinds of records have it
-    (found,) = subjects("preempted.freed_blocks")
-    assert found.data == {
+    (subject,) = subjects("preempted.freed_blocks")
+    assert subject.data == {
         "field": "freed_blocks",
         "of": "preempted",
         "meaning": "KV blocks that it held.",

@@ -89,7 +89,7 @@ def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path)
     assert first.store.folder.is_relative_to(store)
     assert isinstance(second, StudyStart)
     assert (second.study.experiment, len(second.study.points), second.study.runs) == ("quickstart", 3, 6)
-    assert [one.metric for one in second.study.objectives] == ["cost.gpus"]
+    assert [objective.metric for objective in second.study.objectives] == ["cost.gpus"]
 
 
 @pytest.mark.parametrize(

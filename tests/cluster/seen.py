@@ -40,18 +40,18 @@ def fleet(*instances: Seen) -> Fleet:
     prompts = PromptKeys(BLOCK)
     board = SignalBoard(Signals())
     pool = SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK, hits=0, misses=0)
-    for index, one in enumerate(instances):
-        board.waiting.append(one.waiting)
-        board.running.append(one.running)
-        board.in_flight.append(one.in_flight)
-        board._kv_used.append(one.kv_used)
+    for index, instance in enumerate(instances):
+        board.waiting.append(instance.waiting)
+        board.running.append(instance.running)
+        board.in_flight.append(instance.in_flight)
+        board._kv_used.append(instance.kv_used)
         board.kv_total.append(100)
         board._views.append(
             CacheView(
                 board,
                 cast("Instance", SimpleNamespace(index=index, pool=pool)),
-                frozenset(key for head in one.cached for key in prompts.shareable(head)),
-                frozenset(one.adapters),
+                frozenset(key for head in instance.cached for key in prompts.shareable(head)),
+                frozenset(instance.adapters),
             )
         )
     return Fleet(board, range(len(instances)), prompts)

@@ -12,7 +12,7 @@ from tests.cluster.test_lifecycle import asked, autoscaler, failure, states, var
 
 
 def decisions(outcome: Outcome) -> list[ScalingDecided]:
-    return [one for one in outcome.records if isinstance(one, ScalingDecided)]
+    return [record for record in outcome.records if isinstance(record, ScalingDecided)]
 
 
 def test_what_is_missing_comes_and_what_is_spare_goes() -> None:
@@ -23,7 +23,7 @@ def test_what_is_missing_comes_and_what_is_spare_goes() -> None:
     assert (first.verdict, first.instances, first.supply_tokens, first.pending_tokens) == ("scale-up", 2, 128, 0)
     assert first.required_tokens == -(-first.demand_tokens * 10 // 8) - 128
     assert states(outcome, 1)[:3] == [(500, "scheduling"), (500, "loading"), (750, "active")]
-    changes = [one.change for one in outcome.records if isinstance(one, Scaled)]
+    changes = [record.change for record in outcome.records if isinstance(record, Scaled)]
     assert changes[0] == 2
     assert min(changes) < 0
     assert [state for _, state in states(outcome, 2)][-2:] == ["draining", "terminated"]
@@ -32,15 +32,15 @@ def test_what_is_missing_comes_and_what_is_spare_goes() -> None:
 
 def test_a_need_must_last_for_its_window() -> None:
     outcome = Outcome(varying(instances=1, scaler=autoscaler(1, 3, up_us=1000)), asked(40, every_us=10))
-    verdicts = [(one.time_us, one.verdict) for one in decisions(outcome)]
+    verdicts = [(decision.time_us, decision.verdict) for decision in decisions(outcome)]
     assert verdicts[:3] == [(500, "wait"), (1000, "wait"), (1500, "scale-up")]
 
 
 def test_a_decision_takes_effect_after_the_scrape_delay_and_is_made_once() -> None:
     outcome = Outcome(varying(instances=1, scaler=autoscaler(1, 2, delay_us=1200)), asked(40, every_us=10))
-    scaled = [(one.time_us, one.change) for one in outcome.records if isinstance(one, Scaled)]
+    scaled = [(record.time_us, record.change) for record in outcome.records if isinstance(record, Scaled)]
     assert scaled[0] == (1700, 1)
-    assert [one.verdict for one in decisions(outcome)][:3] == ["scale-up", "hold", "hold"]
+    assert [decision.verdict for decision in decisions(outcome)][:3] == ["scale-up", "hold", "hold"]
     assert "maximum" in decisions(outcome)[1].reason
 
 
@@ -64,7 +64,7 @@ def test_all_that_are_missing_at_the_least_come_at_once() -> None:
     outcome = Outcome(varying(*failures, instances=3, scaler=autoscaler(3, 4)), asked(10))
     first = decisions(outcome)[0]
     assert (first.verdict, first.reason) == ("scale-up", "1 of at least 3 in only")
-    assert next(one.change for one in outcome.records if isinstance(one, Scaled)) == 2
+    assert next(record.change for record in outcome.records if isinstance(record, Scaled)) == 2
 
 
 def node_pool(name: str, gpus: int, *, initial: int, most: int, cost: float | None = None) -> NodePool:
@@ -85,9 +85,9 @@ def test_an_instance_needs_its_accelerators_on_one_node() -> None:
     made = varying(instances=3, nodes=(node_pool("n", 3, initial=2, most=3),))
     made = replace(made, pools=(replace(made.pools[0], tensor_parallel=2),))
     outcome = Outcome(made, asked())
-    assert [(one.node, one.state, one.time_us) for one in outcome.records if isinstance(one, NodeChanged)] == [
-        ("n-2", "ready", 400)
-    ]
+    assert [
+        (record.node, record.state, record.time_us) for record in outcome.records if isinstance(record, NodeChanged)
+    ] == [("n-2", "ready", 400)]
     assert states(outcome, 2) == [(400, "active")]
     lifecycle = outcome.cluster.lifecycle
     assert isinstance(lifecycle, LifecycleControl)
@@ -100,9 +100,11 @@ def test_an_empty_node_is_given_back() -> None:
         instances=2, nodes=(node_pool("n", 1, initial=2, most=2, cost=3.6),), scaler=autoscaler(1, 2, down_us=0)
     )
     outcome = Outcome(made, [request(0, 0, 8, 80)])
-    gone = [one for one in outcome.records if isinstance(one, NodeChanged)]
+    gone = [record for record in outcome.records if isinstance(record, NodeChanged)]
     assert [(one.node, one.state) for one in gone] == [("n-1", "released")]
-    ended = [one for one in outcome.records if isinstance(one, InstanceChanged) and one.state == "terminated"]
-    assert [one.time_us for one in ended] == [gone[0].time_us]
+    ended = [
+        record for record in outcome.records if isinstance(record, InstanceChanged) and record.state == "terminated"
+    ]
+    assert [change.time_us for change in ended] == [gone[0].time_us]
     assert isinstance(outcome.cluster.lifecycle, LifecycleControl)
     assert outcome.cluster.lifecycle.placement.node_us(outcome.cluster.now) == [outcome.cluster.now + gone[0].time_us]

@@ -85,16 +85,18 @@ FAULTS: list[tuple[str, Callable[[Simulation], None]]] = [
 @pytest.mark.parametrize(("identifier", "fault"), FAULTS, ids=lambda value: getattr(value, "__name__", value))
 def test_a_fault_is_noticed_and_named(identifier: str, fault: Callable[[Simulation], None]) -> None:
     simulation = busy()
-    assert not [one.identifier for one in CONTROL_INVARIANTS if one.check(simulation.cluster)]
+    assert not [invariant.identifier for invariant in CONTROL_INVARIANTS if invariant.check(simulation.cluster)]
     fault(simulation)
-    assert [one.identifier for one in CONTROL_INVARIANTS if one.check(simulation.cluster)] == [identifier]
+    assert [invariant.identifier for invariant in CONTROL_INVARIANTS if invariant.check(simulation.cluster)] == [
+        identifier
+    ]
     with pytest.raises(InvariantError, match=identifier):
         simulation.verify()
     assert identifier in outcomes(simulation.cluster, verify=True)
 
 
 def test_every_invariant_has_a_fault() -> None:
-    assert {identifier for identifier, _ in FAULTS} == {one.identifier for one in CONTROL_INVARIANTS}
+    assert {identifier for identifier, _ in FAULTS} == {invariant.identifier for invariant in CONTROL_INVARIANTS}
 
 
 @pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT", "GROWING"])
@@ -102,7 +104,11 @@ def test_nothing_is_wrong_with_a_cluster_at_work(name: str) -> None:
     simulation = Simulation(fleet(name))
     for _ in range(40):
         simulation.run(max_events=25)
-        assert not [one.check(simulation.cluster) for one in CONTROL_INVARIANTS if one.check(simulation.cluster)]
+        assert not [
+            invariant.check(simulation.cluster)
+            for invariant in CONTROL_INVARIANTS
+            if invariant.check(simulation.cluster)
+        ]
 
 
 def test_reports_list_them_only_where_one_does_not_hold() -> None:

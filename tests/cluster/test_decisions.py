@@ -48,7 +48,7 @@ def stale_loads() -> tuple[Record, ...]:
 
 
 def decisions(records: tuple[Record, ...] | list[Record]) -> list[RoutingDecision]:
-    return [one for one in records if isinstance(one, RoutingDecision)]
+    return [record for record in records if isinstance(record, RoutingDecision)]
 
 
 @pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT"])
@@ -59,9 +59,15 @@ def test_telling_decisions_changes_nothing(name: str) -> None:
     alone.run()
     heard, records = listened(fleet(name))
     assert heard.digest() == alone.digest()
-    assert [one for one in records if not isinstance(one, RoutingDecision)] == plain
-    routed = [(one.event, one.request_id, one.instance, one.policy) for one in plain if isinstance(one, Routed)]
-    assert [(one.event, one.request_id, one.instance, one.policy) for one in decisions(records)] == routed
+    assert [record for record in records if not isinstance(record, RoutingDecision)] == plain
+    routed = [
+        (record.event, record.request_id, record.instance, record.policy)
+        for record in plain
+        if isinstance(record, Routed)
+    ]
+    assert [
+        (decision.event, decision.request_id, decision.instance, decision.policy) for decision in decisions(records)
+    ] == routed
 
 
 def test_in_the_middle_of_a_run_the_digest_does_not_tell_who_listens() -> None:
@@ -75,26 +81,30 @@ def test_in_the_middle_of_a_run_the_digest_does_not_tell_who_listens() -> None:
 
 def test_weighted_routing_takes_the_best_and_shows_the_best_few() -> None:
     found = decisions(listened(fleet("WEIGHTED"))[1])
-    for one in found:
-        chosen = next(each for each in one.top if each.instance == one.instance)
-        assert (one.candidates, len(one.top), one.regret_ppm) == (12, ALTERNATIVES + 1, 0)
-        assert chosen.score_ppm == max(each.score_ppm for each in one.top)
-        assert [each.score_ppm for each in one.top] == sorted((each.score_ppm for each in one.top), reverse=True)
-        assert one.scorers == ("prefix-affinity", "queue-depth", "kv-utilization")
-        assert one.shares_ppm == (PPM // 2, PPM // 4, PPM // 4)
-        for each in one.top:
-            weighed = sum(share * score for share, score in zip(one.shares_ppm, each.scores_ppm, strict=True)) / PPM
+    for decision in found:
+        chosen = next(each for each in decision.top if each.instance == decision.instance)
+        assert (decision.candidates, len(decision.top), decision.regret_ppm) == (12, ALTERNATIVES + 1, 0)
+        assert chosen.score_ppm == max(each.score_ppm for each in decision.top)
+        assert [each.score_ppm for each in decision.top] == sorted(
+            (each.score_ppm for each in decision.top), reverse=True
+        )
+        assert decision.scorers == ("prefix-affinity", "queue-depth", "kv-utilization")
+        assert decision.shares_ppm == (PPM // 2, PPM // 4, PPM // 4)
+        for each in decision.top:
+            weighed = (
+                sum(share * score for share, score in zip(decision.shares_ppm, each.scores_ppm, strict=True)) / PPM
+            )
             assert abs(weighed - each.score_ppm) <= 2
             assert abs(each.scores_ppm[2] - PPM * (1 - each.kv_used_blocks / each.kv_total_blocks)) <= 1
-    assert any(one.true_regret_ppm for one in found)
-    assert {each.age_us for one in found for each in one.top} > {0}
+    assert any(decision.true_regret_ppm for decision in found)
+    assert {each.age_us for decision in found for each in decision.top} > {0}
 
 
 def test_with_fresh_signals_nothing_is_to_be_regretted() -> None:
     changes = {**WEIGHTED, "workload.requests": 100, "cluster.signals": {}}
-    for one in decisions(listened(blis_tui.load("quickstart", set=changes))[1]):
-        assert (one.regret_ppm, one.true_regret_ppm) == (0, 0)
-        assert all(each.score_ppm == each.true_score_ppm and not each.age_us for each in one.top)
+    for decision in decisions(listened(blis_tui.load("quickstart", set=changes))[1]):
+        assert (decision.regret_ppm, decision.true_regret_ppm) == (0, 0)
+        assert all(each.score_ppm == each.true_score_ppm and not each.age_us for each in decision.top)
 
 
 def test_the_chosen_one_is_told_even_if_it_is_the_worst() -> None:
@@ -111,8 +121,8 @@ def test_the_chosen_one_is_told_even_if_it_is_the_worst() -> None:
 def test_there_is_regret_only_by_a_policy_s_own_scores(policy: str, *, scored: bool) -> None:
     """Round-robin that follows its turn has nothing to regret, however busy the instance is."""
     changes = {**WEIGHTED, "workload.requests": 40, "policy.routing": {"kind": policy}}
-    for one in decisions(listened(blis_tui.load("quickstart", set=changes))[1]):
-        assert (one.regret_ppm is None, one.true_regret_ppm is None) == (not scored, not scored)
+    for decision in decisions(listened(blis_tui.load("quickstart", set=changes))[1]):
+        assert (decision.regret_ppm is None, decision.true_regret_ppm is None) == (not scored, not scored)
 
 
 @dataclass
@@ -130,46 +140,46 @@ class Truth:
 
 def truth(records: tuple[Record, ...], decision: RoutingDecision) -> Truth:
     waiting, running, in_flight = Counter[int](), Counter[int](), Counter[int]()
-    for one in records:
-        if one.event >= decision.event:
+    for record in records:
+        if record.event >= decision.event:
             break
-        if isinstance(one, Routed):
-            in_flight[one.instance] += 1
-        elif isinstance(one, Queued):
-            waiting[one.instance] += 1
-        elif isinstance(one, StepFinished):
-            waiting[one.instance] -= len(one.admitted)
-            running[one.instance] += len(one.admitted)
-            if one.time_us + one.duration_us <= decision.time_us:
-                running[one.instance] -= len(one.completed)
-                in_flight[one.instance] -= len(one.completed)
+        if isinstance(record, Routed):
+            in_flight[record.instance] += 1
+        elif isinstance(record, Queued):
+            waiting[record.instance] += 1
+        elif isinstance(record, StepFinished):
+            waiting[record.instance] -= len(record.admitted)
+            running[record.instance] += len(record.admitted)
+            if record.time_us + record.duration_us <= decision.time_us:
+                running[record.instance] -= len(record.completed)
+                in_flight[record.instance] -= len(record.completed)
     return Truth(waiting, running, in_flight)
 
 
 def test_regret_against_the_true_state_follows_from_the_other_records() -> None:
     records = stale_loads()
-    for one in decisions(records):
-        now = truth(records, one)
-        assert one.scorers == (LOAD,)
+    for decision in decisions(records):
+        now = truth(records, decision)
+        assert decision.scorers == (LOAD,)
         best = max(now.score(index) for index in range(6))
-        assert {each.instance: each.true_score_ppm for each in one.top} == {i: now.score(i) for i in range(6)}
-        assert one.true_regret_ppm is not None
-        assert abs(one.true_regret_ppm - (best - now.score(one.instance))) <= 1
-        assert {each.instance: each.in_flight for each in one.top} == {i: now.in_flight[i] for i in range(6)}
-    assert max(one.true_regret_ppm or 0 for one in decisions(records)) > PPM // 50
+        assert {each.instance: each.true_score_ppm for each in decision.top} == {i: now.score(i) for i in range(6)}
+        assert decision.true_regret_ppm is not None
+        assert abs(decision.true_regret_ppm - (best - now.score(decision.instance))) <= 1
+        assert {each.instance: each.in_flight for each in decision.top} == {i: now.in_flight[i] for i in range(6)}
+    assert max(decision.true_regret_ppm or 0 for decision in decisions(records)) > PPM // 50
 
 
 def test_what_the_router_saw_is_as_old_as_the_record_says() -> None:
     records = stale_loads()
     seen, since = Truth(Counter(), Counter(), Counter()), 0
     ages = set()
-    for one in decisions(records):
-        age = one.top[0].age_us
+    for decision in decisions(records):
+        age = decision.top[0].age_us
         ages.add(age)
         if not age:
-            seen, since = truth(records, one), one.time_us
-        assert one.time_us - age == since
-        for each in one.top:
+            seen, since = truth(records, decision), decision.time_us
+        assert decision.time_us - age == since
+        for each in decision.top:
             assert (each.waiting, each.running) == (seen.waiting[each.instance], seen.running[each.instance])
             assert each.score_ppm == round(PPM / (1 + each.waiting + each.running + each.in_flight))
     assert 0 < max(ages) < 300_000
@@ -198,11 +208,11 @@ def test_regret_in_the_report_is_that_of_the_records(policy: str) -> None:
     records = decisions(listened(blis_tui.load("quickstart", set=changes))[1])
     report = blis_tui.run(blis_tui.load("quickstart", set={**changes, "counterfactual": 2})).to_dict()
     told = json.loads(json.dumps(report["routing"]))
-    true = [one.true_regret_ppm or 0 for one in records]
+    true = [record.true_regret_ppm or 0 for record in records]
     assert max(true) > 0
     counts = (len(records), len(records), len([one for one in true if one]))
     assert (told["decisions"], told["scored"], told["regretted"]) == counts
-    for name, regrets in (("seen", [one.regret_ppm or 0 for one in records]), ("true", true)):
+    for name, regrets in (("seen", [record.regret_ppm or 0 for record in records]), ("true", true)):
         expected = {f"p{percent}": float(exact(regrets, percent)) for percent in (50, 90, 95, 99)}
         expected |= {"mean": float(Fraction(sum(regrets), len(regrets) * PPM))}
         assert told["regret"][name] == {**expected, "min": min(regrets) / PPM, "max": max(regrets) / PPM}
@@ -237,13 +247,13 @@ def test_policies_without_scores_have_decisions_and_no_regret() -> None:
 def test_a_decision_tells_of_as_many_alternatives_as_asked_for(most: int) -> None:
     changes = {**STALE, "policy.routing": {"kind": "always-busiest"}, "workload.requests": 40}
     whole = decisions(listened(blis_tui.load("quickstart", set={**changes, "counterfactual": 20}))[1])
-    for one, every in zip(
+    for decision, every in zip(
         decisions(listened(blis_tui.load("quickstart", set={**changes, "counterfactual": most}))[1]), whole, strict=True
     ):
         assert len(every.top) == 6
-        others = [each for each in every.top if each.instance != one.instance][:most]
-        assert [each for each in one.top if each.instance != one.instance] == others
-        assert len(one.top) == len(others) + 1
+        others = [each for each in every.top if each.instance != decision.instance][:most]
+        assert [each for each in decision.top if each.instance != decision.instance] == others
+        assert len(decision.top) == len(others) + 1
 
 
 def test_expectations_and_studies_know_regret() -> None:

@@ -73,13 +73,13 @@ def simulation_of(trace: Path, rule: dict[str, object], control: dict[str, objec
         "policy.batching": rule,
     }
     simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changes), check="all")
-    found: list[Record] = []
-    simulation.subscribe("all", found.append)
-    return simulation, found
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    return simulation, records
 
 
 def test_every_batching_rule_is_among_them() -> None:
-    assert {one["kind"] for one in RULES.values()} == {one.name for one in builtin().of("policy.batching")}
+    assert {rule["kind"] for rule in RULES.values()} == {plugin.name for plugin in builtin().of("policy.batching")}
 
 
 @pytest.mark.parametrize("control", CONTROL)
@@ -94,10 +94,10 @@ def test_nothing_differs_until_the_shorter_answer_ends(rule: str, control: str, 
         sides.append(simulation_of(trace, RULES[rule], CONTROL[control]))
     (simulation, shorter), (other, longer) = sides
     name = f"request_{CHANGED}"
-    while not any(isinstance(one, Completed) and one.request_id == name for one in shorter):
+    while not any(isinstance(record, Completed) and record.request_id == name for record in shorter):
         simulation.run(max_events=20)
     # Of a split request, it is the decoding instance's step.
-    *_, end = (at for at, one in enumerate(shorter) if isinstance(one, StepFinished) and name in one.completed)
+    *_, end = (at for at, record in enumerate(shorter) if isinstance(record, StepFinished) and name in record.completed)
     other.run(max_events=simulation.events)
     assert shorter[:end] == longer[:end]
     assert end > 4 * CHANGED

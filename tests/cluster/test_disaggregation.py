@@ -62,8 +62,8 @@ def piped(made: Experiment) -> Experiment:
 
 def steps(outcome: Outcome) -> list[tuple[int, int, int]]:
     """The instance, start and duration of each."""
-    found = [one for one in outcome.records if isinstance(one, StepFinished)]
-    return [(one.instance, one.time_us, one.duration_us) for one in found]
+    found = [record for record in outcome.records if isinstance(record, StepFinished)]
+    return [(step.instance, step.time_us, step.duration_us) for step in found]
 
 
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
@@ -73,14 +73,14 @@ def test_prefill_transfer_and_decode_follow_each_other(order: str) -> None:
     prefilled = 5 + 108
     arrived = prefilled + 20 + 8
     assert (row.first_token_us, row.completed_us, row.instance) == (prefilled, arrived + 2 * 50, 1)
-    assert [one.time_us for one in outcome.records if isinstance(one, TransferStarted)] == [prefilled]
-    assert [one.duration_us for one in outcome.records if isinstance(one, TransferFinished)] == [28]
+    assert [record.time_us for record in outcome.records if isinstance(record, TransferStarted)] == [prefilled]
+    assert [record.duration_us for record in outcome.records if isinstance(record, TransferFinished)] == [28]
 
 
 def test_the_first_token_pays_the_overhead_of_where_it_comes_from() -> None:
     outcome = Outcome(split(), [request(0, 0, 8, 3)])
     row = outcome.rows["0"]
-    seen = [one.ttft_us for one in outcome.records if isinstance(one, FirstToken | Completed)]
+    seen = [record.ttft_us for record in outcome.records if isinstance(record, FirstToken | Completed)]
     assert seen == [108, 108] == [row.ttft_us] * 2
     assert row.e2e_us == 108 + 28 + 2 * (50 + 7)
 
@@ -95,16 +95,18 @@ def test_a_request_between_two_instances_has_its_first_token() -> None:
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
 def test_an_answer_that_can_never_fit_its_decode_instance_is_dropped_there(order: str) -> None:
     outcome = Outcome(split(order=order), [request(0, 0, 32, 20), request(1, 0, 8, 3)])
-    dropped = [(one.request_id, one.instance, one.reason) for one in outcome.records if isinstance(one, Dropped)]
+    dropped = [
+        (record.request_id, record.instance, record.reason) for record in outcome.records if isinstance(record, Dropped)
+    ]
     assert dropped == [("0", 1, "51 tokens need 13 KV blocks, there are 10")]
     assert outcome.rows["1"].state == "completed"
-    assert [one.pool.used for one in outcome.cluster.instances] == [0, 0]
+    assert [instance.pool.used for instance in outcome.cluster.instances] == [0, 0]
 
 
 def test_a_prompt_that_does_not_fit_now_is_dropped_when_it_arrives() -> None:
     requests = [request(0, 0, 30, 9), request(1, 0, 20, 9)]
     outcome = Outcome(split(), requests)
-    assert [one.reason for one in outcome.records if isinstance(one, Dropped)] == [
+    assert [record.reason for record in outcome.records if isinstance(record, Dropped)] == [
         "its KV blocks do not fit: 1 are free"
     ]
 
@@ -121,7 +123,7 @@ def test_a_victim_does_not_keep_those_waiting_whose_blocks_it_lacks() -> None:
 def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it(deadline_us: int) -> None:
     outcome = Outcome(split(), [request(0, 0, 8, 3, deadline_us=deadline_us)])
     assert (outcome.rows["0"].state, outcome.cluster.now) == ("timed-out", 136)
-    assert not [one for one in outcome.of_kind("scheduled") if getattr(one, "instance", None) == 1]
+    assert not [record for record in outcome.of_kind("scheduled") if getattr(record, "instance", None) == 1]
     assert outcome.cluster.instances[1].pool.used == 0
 
 
@@ -141,7 +143,7 @@ def test_an_instance_may_decode_what_it_has_prefilled_before_that_step_ends() ->
 def test_prompts_that_fill_the_cache_together_do_not_wait_for_each_other(order: str) -> None:
     outcome = Outcome(split(order=order), [request(0, 0, 20, 5), request(1, 0, 20, 5)])
     assert [(row.state, row.preemptions) for row in outcome.rows.values()] == [("completed", 0), ("completed", 1)]
-    [lost] = [one for one in outcome.records if isinstance(one, Preempted)]
+    [lost] = [record for record in outcome.records if isinstance(record, Preempted)]
     assert (lost.request_id, lost.for_request, lost.lost_tokens, lost.freed_blocks) == ("1", "0", 20, 5)
 
 
@@ -174,9 +176,9 @@ def test_blocks_are_found_in_the_cache_when_they_have_arrived_and_not_before() -
 
 def test_only_what_the_last_step_of_a_prefill_does_not_cover_is_left_after_it() -> None:
     outcome = Outcome(split(overlap="layer-wise"), [request(0, 0, 32, 3)])
-    [done] = [one for one in outcome.records if isinstance(one, TransferFinished)]
+    [done] = [record for record in outcome.records if isinstance(record, TransferFinished)]
     assert (done.time_us, done.duration_us) == (132 + 32 // MODEL.num_hidden_layers, 32 // MODEL.num_hidden_layers)
-    [started] = [one for one in outcome.records if isinstance(one, TransferStarted)]
+    [started] = [record for record in outcome.records if isinstance(record, TransferStarted)]
     assert started.bytes == 32
 
 
@@ -184,8 +186,8 @@ def test_blocks_that_the_decode_instance_has_are_not_transferred() -> None:
     shared = (("system", 12),)
     requests = [request(i, 500 * i, 16, 3, segments=shared if i < 2 else ()) for i in range(3)]
     outcome = Outcome(split(order="decode-first", reuse=True), requests)
-    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 16]
-    assert [one.duration_us for one in outcome.records if isinstance(one, TransferFinished)] == [36, 24, 36]
+    assert [record.bytes for record in outcome.records if isinstance(record, TransferStarted)] == [16, 4, 16]
+    assert [record.duration_us for record in outcome.records if isinstance(record, TransferFinished)] == [36, 24, 36]
     assert [row.state for row in outcome.rows.values()] == ["completed"] * 3
     decode = outcome.cluster.instances[1].pool
     assert (decode.hits, decode.used) == (3, 0)
@@ -196,7 +198,7 @@ def test_blocks_that_are_shared_and_then_given_back_are_there_for_others() -> No
     requests = [request(0, 0, 16, 3, segments=shared), request(1, 500, 16, 3, segments=shared, deadline_us=620)]
     outcome = Outcome(split(order="decode-first", reuse=True), [*requests, request(2, 1000, 16, 3, segments=shared)])
     assert [row.state for row in outcome.rows.values()] == ["completed", "timed-out", "completed"]
-    assert [one.bytes for one in outcome.records if isinstance(one, TransferStarted)] == [16, 4, 4]
+    assert [record.bytes for record in outcome.records if isinstance(record, TransferStarted)] == [16, 4, 4]
     assert outcome.cluster.instances[1].pool.used == 0
 
 
@@ -218,7 +220,7 @@ def test_the_bytes_of_a_token_are_those_of_its_own_model() -> None:
     requests = [request(0, 0, 8, 3), request(1, 0, 8, 3)]
     requests[0].model, requests[1].model = "tiny", "small"
     outcome = Outcome(made, requests)
-    sizes = {one.request_id: one.bytes for one in outcome.records if isinstance(one, TransferStarted)}
+    sizes = {record.request_id: record.bytes for record in outcome.records if isinstance(record, TransferStarted)}
     assert sizes == {"0": 8 * 2 * 128 * 8 * 8 * 2, "1": 8 * 2 * 128 * 8 * 2 * 2}
 
 

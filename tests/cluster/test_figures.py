@@ -66,7 +66,7 @@ def of_instance(snapshot: InstanceSnapshot) -> dict[str, float]:
 
 
 def of_lives(snapshot: Snapshot) -> dict[str, float]:
-    states = [one.life for one in snapshot.instances]
+    states = [instance.life for instance in snapshot.instances]
     return {
         "instances.up": states.count("active") + states.count("warming-up"),
         "instances.coming": states.count("loading") + states.count("scheduling"),
@@ -75,8 +75,8 @@ def of_lives(snapshot: Snapshot) -> dict[str, float]:
 
 
 def of_cluster(snapshot: Snapshot) -> dict[str, float]:
-    instances = [of_instance(one) for one in snapshot.instances]
-    sums: dict[str, float] = {name: sum(one[name] for one in instances) for name in instances[0]}
+    instances = [of_instance(instance) for instance in snapshot.instances]
+    sums: dict[str, float] = {name: sum(instance[name] for instance in instances) for name in instances[0]}
     return sums | {
         "time_us": snapshot.time_us,
         "time_ms": snapshot.time_us / 1000,
@@ -124,11 +124,11 @@ def test_what_no_snapshot_has_is_what_the_records_say() -> None:
     while cluster.run(1):
         if cluster.next_event_us() == cluster.now:  # who was stranded is about to be routed
             continue
-        last = {one.request_id: type(one) for one in stream if isinstance(one, Stranded | Routed)}
-        states = [one.state for one in stream if isinstance(one, NodeChanged)]
+        last = {record.request_id: type(record) for record in stream if isinstance(record, Stranded | Routed)}
+        states = [record.state for record in stream if isinstance(record, NodeChanged)]
         expected = {
             "stranded": [*last.values()].count(Stranded),
-            "retries": len([one for one in stream if isinstance(one, Retried)]),
+            "retries": len([record for record in stream if isinstance(record, Retried)]),
             "nodes": 1 + states.count("ready") - states.count("released"),
         }
         found = {name: FIGURES[name].of_cluster(cluster) for name in BY_RECORDS}

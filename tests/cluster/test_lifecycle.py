@@ -81,15 +81,17 @@ def asked(count: int = 20, *, every_us: int = 60) -> list[Request]:
 
 
 def states(outcome: Outcome, instance: int) -> list[tuple[int, str]]:
-    changes = [one for one in outcome.records if isinstance(one, InstanceChanged) and one.instance == instance]
-    return [(one.time_us, one.state) for one in changes]
+    changes = [
+        record for record in outcome.records if isinstance(record, InstanceChanged) and record.instance == instance
+    ]
+    return [(change.time_us, change.state) for change in changes]
 
 
 def test_the_requests_of_an_instance_that_dies_start_again_elsewhere() -> None:
     outcome = Outcome(varying(failure(instance=1, at_us=500)), asked())
     assert {row.state for row in outcome.rows.values()} == {"completed"}
-    [stopped] = [one for one in outcome.records if isinstance(one, InstanceStopped)]
-    retried = [one for one in outcome.records if isinstance(one, Retried)]
+    [stopped] = [record for record in outcome.records if isinstance(record, InstanceStopped)]
+    retried = [record for record in outcome.records if isinstance(record, Retried)]
     assert stopped.requests
     assert [one.instance for one in retried] == [1] * len(retried)
     assert {one.request_id for one in retried} >= {one.request_id for one in retried if one.time_us == stopped.time_us}
@@ -99,13 +101,15 @@ def test_the_requests_of_an_instance_that_dies_start_again_elsewhere() -> None:
         assert row.arrival_us == 60 * int(one.request_id)
         assert row.scheduled_us is not None
         assert row.scheduled_us >= one.time_us
-    assert all(one.time_us <= 500 for one in outcome.records if isinstance(one, Routed) and one.instance == 1)
+    assert all(
+        record.time_us <= 500 for record in outcome.records if isinstance(record, Routed) and record.instance == 1
+    )
 
 
 def test_a_step_is_never_torn_apart() -> None:
     outcome = Outcome(varying(failure(instance=1, at_us=500)), asked())
-    steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.instance == 1]
-    [stopped] = [one for one in outcome.records if isinstance(one, InstanceStopped)]
+    steps = [record for record in outcome.records if isinstance(record, StepFinished) and record.instance == 1]
+    [stopped] = [record for record in outcome.records if isinstance(record, InstanceStopped)]
     assert stopped.time_us == steps[-1].time_us + steps[-1].duration_us
     assert stopped.time_us >= 500
     assert steps[-1].time_us <= 500
@@ -119,15 +123,15 @@ def test_a_pipeline_is_empty_before_its_instance_stops_and_nothing_enters_it(bat
     pool = replace(pool, engine=replace(pool.engine, pipeline_parallel=3, max_num_seqs=8, max_num_batched_tokens=8))
     policy = replace(made.policy, batching=PluginConfig(kind=batching, settings=settings))
     outcome = Outcome(replace(made, pools=(pool,), policy=policy), asked(60, every_us=20))
-    steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.instance == 1]
-    [stopped] = [one for one in outcome.records if isinstance(one, InstanceStopped)]
-    before = [one for one in steps if one.time_us <= stopped.time_us]
-    ends = [one.time_us + one.duration_us for one in before]
-    assert max(one.time_us for one in before) <= 500
+    steps = [record for record in outcome.records if isinstance(record, StepFinished) and record.instance == 1]
+    [stopped] = [record for record in outcome.records if isinstance(record, InstanceStopped)]
+    before = [step for step in steps if step.time_us <= stopped.time_us]
+    ends = [step.time_us + step.duration_us for step in before]
+    assert max(step.time_us for step in before) <= 500
     assert len([end for end in ends if end > 500]) > 1, "several batches were under way"
     assert stopped.time_us == max(ends)
     assert states(outcome, 1)[-1] == (stopped.time_us + 300, "active")
-    assert min(one.time_us for one in steps if one not in before) >= stopped.time_us + 300
+    assert min(step.time_us for step in steps if step not in before) >= stopped.time_us + 300
     assert {row.state for row in outcome.rows.values()} == {"completed"}
 
 
@@ -146,7 +150,7 @@ def test_littles_law_holds_with_requests_that_start_again(requests: str) -> None
 
 def test_its_requests_may_be_lost_instead() -> None:
     outcome = Outcome(varying(failure(instance=1, at_us=500, requests="lose")), asked())
-    lost = [one.request_id for one in outcome.records if isinstance(one, Lost)]
+    lost = [record.request_id for record in outcome.records if isinstance(record, Lost)]
     assert lost
     assert {name for name, row in outcome.rows.items() if row.state == "lost"} == set(lost)
     assert {row.state for row in outcome.rows.values()} == {"completed", "lost"}
@@ -155,7 +159,7 @@ def test_its_requests_may_be_lost_instead() -> None:
 def test_a_request_is_not_retried_for_ever() -> None:
     made = varying(failure(every_us=300, repair_us=50, max_retries=2), instances=1)
     outcome = Outcome(made, [request(0, 0, 8, 90)])
-    assert [one.failures for one in outcome.records if isinstance(one, Retried)] == [1, 2]
+    assert [record.failures for record in outcome.records if isinstance(record, Retried)] == [1, 2]
     assert outcome.rows["0"].state == "lost"
 
 
@@ -173,7 +177,7 @@ def test_requests_that_no_instance_is_left_for_are_accounted_for() -> None:
     outcome = Outcome(varying(failure(at_us=300)), requests)
     assert outcome.rows["10"].state == "rejected"
     assert outcome.rows["9"].state == "in-transit"
-    assert [one.identifier for one in INVARIANTS if one.check(outcome.cluster)] == []
+    assert [invariant.identifier for invariant in INVARIANTS if invariant.check(outcome.cluster)] == []
 
 
 def test_the_cache_dies_with_its_instance() -> None:
@@ -197,7 +201,7 @@ def test_an_instance_is_slow_until_it_is_warm() -> None:
         lifecycle=Lifecycle(loading_delay_us=100, warm_up_requests=2, warm_up_factor=3.0),
     )
     outcome = Outcome(made, [request(i, 2000 * i + 1, 8, 1) for i in range(4)])
-    durations = [one.duration_us for one in outcome.records if isinstance(one, StepFinished)]
+    durations = [record.duration_us for record in outcome.records if isinstance(record, StepFinished)]
     assert durations == [324, 324, 108, 108]
     assert [state for _, state in states(outcome, 0)] == ["failed", "loading", "warming-up", "active"]
 
@@ -225,9 +229,9 @@ def test_an_instance_drains(how: str) -> None:
     routed = cluster.instances[1].routed
     cluster.lifecycle.drain(1, cluster.now, "for a test")
     while cluster.run(1):
-        assert [one.identifier for one in INVARIANTS if one.check(cluster)] == []
+        assert [invariant.identifier for invariant in INVARIANTS if invariant.check(cluster)] == []
     ended = [row.state for row in log.table(cluster)]
-    assert [one.state for one in records if isinstance(one, InstanceChanged) and one.instance == 1] == [
+    assert [record.state for record in records if isinstance(record, InstanceChanged) and record.instance == 1] == [
         "draining",
         "terminated",
     ]
@@ -266,7 +270,7 @@ def test_a_gateway_does_not_tick_while_no_instance_receives_requests() -> None:
     made = varying(failure(instance=0, at_us=300, repair_us=5000), instances=1)
     held = replace(TICKING, saturation=PluginConfig(kind="concurrency", settings={"max_concurrency": 1}))
     outcome = Outcome(replace(made, policy=replace(made.policy, gateway=held)), asked())
-    ticks = [one.time_us for one in outcome.records if isinstance(one, GatewayTick)]
+    ticks = [record.time_us for record in outcome.records if isinstance(record, GatewayTick)]
     assert min(ticks) < 300
     assert max(ticks) > 5300
     assert [at for at in ticks if 300 + 500 < at < 5300] == []
@@ -354,14 +358,16 @@ def test_nothing_is_lost_and_everything_can_be_repeated(
         assert (more and event % 8) or digest(cluster) == digest(twin)
         if not more:
             break
-        assert [(one.identifier, one.check(cluster)) for one in INVARIANTS if one.check(cluster)] == []
+        assert [
+            (invariant.identifier, invariant.check(cluster)) for invariant in INVARIANTS if invariant.check(cluster)
+        ] == []
     assert cluster.next_event_us() is None
     assert cluster.arrived == count
     assert isinstance(cluster.lifecycle, LifecycleControl)
     left = cluster.in_transit()
     assert len(left) == len(cluster.lifecycle.parked)
     assert cluster.closed() + len(left) == count
-    up = [one.state for one in cluster.lifecycle.lives]
+    up = [life.state for life in cluster.lifecycle.lives]
     assert not left or not {"active", "warming-up", "loading"} & set(up)
 
 
@@ -396,5 +402,5 @@ def test_who_came_back_to_an_instance_times_out_there_once(batching: str) -> Non
     simulation.subscribe("timed-out", seen.append)
     simulation.subscribe("retried", seen.append)
     simulation.run()
-    assert [one.kind for one in seen] == ["retried", "timed-out"]
+    assert [record.kind for record in seen] == ["retried", "timed-out"]
     assert simulation.report().requests.timed_out == 1

@@ -207,8 +207,8 @@ def test_whoever_listens_hears_of_each_step(made: Experiment) -> None:
     simulation.run(max_events=20)
     simulation.subscribe(StepFinished, heard.append)
     simulation.run()
-    assert all(one.event > 20 for one in heard)
-    assert len({one.event for one in heard}) == len(heard) > 50
+    assert all(step.event > 20 for step in heard)
+    assert len({step.event for step in heard}) == len(heard) > 50
     Single(made).assert_same(simulation)
 
 

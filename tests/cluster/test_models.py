@@ -116,7 +116,7 @@ def test_who_asks_for_no_model_is_waited_for_by_all(tmp_path: Path) -> None:
     looks: list[ScalingDecided] = []
     simulation.subscribe(ScalingDecided, looks.append)
     simulation.run()
-    first = {one.reason.partition(":")[0]: one.demand_tokens for one in looks if one.time_us == 20_000}
+    first = {scaling.reason.partition(":")[0]: scaling.demand_tokens for scaling in looks if scaling.time_us == 20_000}
     assert first == {LLAMA: 4 * 512, QWEN: 3 * 512}
 
 

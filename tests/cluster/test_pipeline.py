@@ -23,7 +23,7 @@ def test_admission_and_routing_latency_delay_the_queue() -> None:
 
 def test_round_robin_deals_in_order_of_routing() -> None:
     outcome = Outcome(experiment(instances=3), [request(i, 0, 8, 1) for i in range(7)])
-    routed = [(one.request_id, one.instance) for one in outcome.records if isinstance(one, Routed)]
+    routed = [(record.request_id, record.instance) for record in outcome.records if isinstance(record, Routed)]
     assert routed == [(str(i), i % 3) for i in range(7)]
 
 
@@ -35,7 +35,7 @@ def test_a_token_bucket_starts_full_refills_at_its_rate_and_charges_prompts() ->
     )
     states = [outcome.rows[str(i)].state for i in range(4)]
     assert states == ["completed", "rejected", "completed", "rejected"]
-    reasons = {one.reason for one in outcome.records if isinstance(one, Rejected)}
+    reasons = {record.reason for record in outcome.records if isinstance(record, Rejected)}
     assert reasons == {"insufficient tokens"}
 
 
@@ -59,7 +59,7 @@ def test_what_can_never_be_served_is_dropped_with_its_reason(
 ) -> None:
     made = experiment(max_model_len=limits.get("max_model_len"), blocks=limits.get("blocks", 100))
     outcome = Outcome(made, [request(0, 0, prompt, output), request(1, 0, 8, 4)])
-    assert [getattr(one, "reason", "") for one in outcome.of_kind("dropped")] == [reason]
+    assert [getattr(record, "reason", "") for record in outcome.of_kind("dropped")] == [reason]
     assert outcome.rows["0"].state == "dropped-unservable"
     assert outcome.rows["1"].state == "completed"
 
@@ -94,7 +94,7 @@ def test_a_request_that_times_out_while_waiting_or_running_leaves_with_its_block
 
 def test_steps_stay_one_chain_when_the_last_running_request_times_out() -> None:
     outcome = Outcome(experiment(max_num_seqs=1), [request(0, 0, 8, 50, deadline_us=250), request(1, 10, 8, 20)])
-    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
+    steps = [record for record in outcome.records if isinstance(record, StepFinished)]
     for before, after in pairwise(steps):
         assert after.time_us >= before.time_us + before.duration_us
 

@@ -128,4 +128,4 @@ def test_instances_wait_for_their_nodes_in_their_order(initial: int) -> None:
     there = [tuple(node.hosted) for node in lifecycle.placement.nodes]
     assert sorted(index for hosted in there for index in hosted) == list(range(7))
     assert [len(hosted) for hosted in there] == [2, 2, 2, 1]
-    assert {one.instance for one in outcome.records if isinstance(one, Routed)} <= set(range(7))
+    assert {record.instance for record in outcome.records if isinstance(record, Routed)} <= set(range(7))

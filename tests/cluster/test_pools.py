@@ -36,10 +36,10 @@ def asked(count: int) -> list[Request]:
 
 def test_each_instance_keeps_to_the_limits_of_its_pool() -> None:
     outcome = Outcome(two_pools(), asked(30))
-    routed = [one.instance for one in outcome.records if isinstance(one, Routed)]
+    routed = [record.instance for record in outcome.records if isinstance(record, Routed)]
     assert routed == [index % 3 for index in range(30)]
     largest = [0, 0, 0]
-    for step in (one for one in outcome.records if isinstance(one, StepFinished)):
+    for step in (record for record in outcome.records if isinstance(record, StepFinished)):
         largest[step.instance] = max(largest[step.instance], step.running + len(step.completed))
         assert (step.duration_us >= 1000) == (step.instance > 0)
     assert largest == [1, 4, 4]
@@ -48,9 +48,13 @@ def test_each_instance_keeps_to_the_limits_of_its_pool() -> None:
 
 def test_snapshots_say_what_each_instance_is_like() -> None:
     cluster = Cluster(two_pools(), ListSource([]), RequestLog(), Observers())
-    profiles = [one.profile for one in take_snapshot(cluster).instances]
-    assert [one.limits.max_num_seqs for one in profiles] == [1, 4, 4]
-    assert [(one.limits.block_size_tokens, one.limits.kv_blocks) for one in profiles] == [(4, 100), (8, 50), (8, 50)]
+    profiles = [instance.profile for instance in take_snapshot(cluster).instances]
+    assert [profile.limits.max_num_seqs for profile in profiles] == [1, 4, 4]
+    assert [(profile.limits.block_size_tokens, profile.limits.kv_blocks) for profile in profiles] == [
+        (4, 100),
+        (8, 50),
+        (8, 50),
+    ]
 
 
 def test_the_report_adds_each_instances_own_overhead() -> None:
@@ -76,9 +80,11 @@ def test_an_instance_may_come_during_a_run() -> None:
     while cluster.run(1):
         assert [invariant.identifier for invariant in INVARIANTS if invariant.check(cluster)] == []
     assert newcomer.tallies.steps > 0
-    assert [one.routed for one in take_snapshot(cluster).instances] == [one.routed for one in cluster.instances]
+    assert [instance.routed for instance in take_snapshot(cluster).instances] == [
+        instance.routed for instance in cluster.instances
+    ]
     report = build_report(made, cluster, log, complete=True, duration_us=cluster.now, invariants={})
-    assert sum(one.completed for one in report.instances) == report.requests.completed == 20
+    assert sum(instance.completed for instance in report.instances) == report.requests.completed == 20
 
 
 def test_a_digest_knows_the_policies_random_streams() -> None:

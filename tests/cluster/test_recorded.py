@@ -42,7 +42,11 @@ _MANY: Final = 20_000
 def _figures(simulation: Simulation) -> list[object]:
     instances = range(len(simulation.cluster.instances))
     return [
-        (name, simulation.figure(name), [simulation.figure(name, one) for one in instances if known.of_instance])
+        (
+            name,
+            simulation.figure(name),
+            [simulation.figure(name, instance) for instance in instances if known.of_instance],
+        )
         for name, known in FIGURES.items()
     ]
 

@@ -36,7 +36,7 @@ def run_to_the_end(made: Experiment, count: int = 6, every_us: int = 100, most: 
     assert cluster.run(most) < most
     assert cluster.next_event_us() is None
     assert cluster.closed() + len(cluster.in_transit()) == cluster.arrived == count
-    assert [one.identifier for one in INVARIANTS if one.check(cluster)] == []
+    assert [invariant.identifier for invariant in INVARIANTS if invariant.check(cluster)] == []
     return cluster
 
 
@@ -120,9 +120,9 @@ def test_who_waits_for_an_answer_that_never_comes_sends_nothing_more() -> None:
     assert simulation.done
     report = simulation.report()
     assert (report.requests.completed, report.requests.injected) == (4, 8)
-    [found] = [one for one in report.warnings if one.id == "stranded"]
-    assert found.message == "4 requests of 8 (50 %) were left without an instance; one of them is request_5."
-    assert "unfinished" not in {one.id for one in report.warnings}
+    [finding] = [warning for warning in report.warnings if warning.id == "stranded"]
+    assert finding.message == "4 requests of 8 (50 %) were left without an instance; one of them is request_5."
+    assert "unfinished" not in {warning.id for warning in report.warnings}
 
 
 def test_those_who_were_served_no_longer_keep_a_run_going(tmp_path: Path) -> None:

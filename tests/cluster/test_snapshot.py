@@ -33,8 +33,8 @@ def test_everybody_alive_is_found_by_name_where_the_snapshot_has_it(name: str) -
         for short, whole in zip(part.instances, shown.instances, strict=True):
             assert (short.running, short.waiting) == (whole.running[:2], whole.waiting[:2])
             assert (short.running_count, short.waiting_count) == (len(whole.running), len(whole.waiting))
-        for one in shown.instances:
+        for instance in shown.instances:
             ends = [end for each in shown.transfers for end in (each.instance, each.decode_instance)]
-            assert one.transfers == ends.count(one.index)
+            assert instance.transfers == ends.count(instance.index)
     assert simulation.request("nobody") is None
     assert len(seen) > 1

@@ -90,7 +90,7 @@ FAULTS: list[tuple[str, Callable[[Cluster], None]]] = [
 
 
 def broken(cluster: Cluster) -> set[str]:
-    return {one.identifier for one in SPLIT_INVARIANTS if one.check(cluster)}
+    return {invariant.identifier for invariant in SPLIT_INVARIANTS if invariant.check(cluster)}
 
 
 def test_nothing_is_wrong_with_requests_on_two_instances() -> None:
@@ -114,4 +114,4 @@ def test_a_fault_is_noticed(identifier: str, fault: Callable[[Cluster], None]) -
 
 
 def test_every_invariant_has_a_fault() -> None:
-    assert {identifier for identifier, _ in FAULTS} == {one.identifier for one in SPLIT_INVARIANTS}
+    assert {identifier for identifier, _ in FAULTS} == {invariant.identifier for invariant in SPLIT_INVARIANTS}

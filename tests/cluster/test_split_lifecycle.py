@@ -85,18 +85,18 @@ def asked(count: int, every_us: int) -> list[Request]:
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
 def test_a_transfer_from_an_instance_that_dies_is_broken_off(order: str) -> None:
     outcome = Outcome(going(failure(instance=0, at_us=200), order=order), [request(0, 0, 8, 3)])
-    [broken] = [one for one in outcome.records if isinstance(one, TransferBrokenOff)]
+    [broken] = [record for record in outcome.records if isinstance(record, TransferBrokenOff)]
     assert (broken.time_us, broken.instance, broken.reason) == (200, 0, "its prefill instance has gone")
     row = outcome.rows["0"]
     assert (row.state, row.prefill_instance, row.first_token_us) == ("completed", 1, 308)
-    assert [one.pool.used for one in outcome.cluster.instances] == [0] * 4
+    assert [instance.pool.used for instance in outcome.cluster.instances] == [0] * 4
     assert (outcome.cluster.dispatcher.link.active, outcome.cluster.dispatcher.broken_off) == (0, 1)
 
 
 def test_a_transfer_to_an_instance_that_dies_is_broken_off() -> None:
     made = going(failure(instance=2, at_us=200), order="decode-first", contention="fair-share")
     outcome = Outcome(made, [request(0, 0, 8, 3), request(1, 0, 8, 3)])
-    [broken] = [one for one in outcome.records if isinstance(one, TransferBrokenOff)]
+    [broken] = [record for record in outcome.records if isinstance(record, TransferBrokenOff)]
     assert (broken.request_id, broken.instance, broken.reason) == ("0", 2, "its decode instance has gone")
     assert {row.state for row in outcome.rows.values()} == {"completed"}
     assert {row.instance for row in outcome.rows.values()} == {3}
@@ -105,19 +105,21 @@ def test_a_transfer_to_an_instance_that_dies_is_broken_off() -> None:
 def test_a_decode_instance_that_has_gone_before_the_transfer_is_replaced() -> None:
     outcome = Outcome(going(failure(instance=2, at_us=50), order="decode-first"), [request(0, 0, 8, 3)])
     assert not outcome.of_kind("retried")
-    assert [one.decode_instance for one in outcome.records if isinstance(one, TransferStarted)] == [3]
+    assert [record.decode_instance for record in outcome.records if isinstance(record, TransferStarted)] == [3]
     assert outcome.rows["0"].instance == 3
 
 
 def test_a_prompt_computed_in_the_last_step_of_its_instance_is_computed_again() -> None:
     outcome = Outcome(going(failure(instance=0, at_us=50)), [request(0, 0, 8, 3)])
-    assert [(one.time_us, one.instance) for one in outcome.records if isinstance(one, Retried)] == [(108, 0)]
+    assert [(record.time_us, record.instance) for record in outcome.records if isinstance(record, Retried)] == [
+        (108, 0)
+    ]
     assert outcome.rows["0"].prefill_instance == 1
 
 
 def test_the_requests_of_a_transfer_may_be_lost_with_it() -> None:
     outcome = Outcome(going(failure(instance=0, at_us=200, requests="lose")), [request(0, 0, 8, 3)])
-    assert [(one.instance, one.reason) for one in outcome.records if isinstance(one, Lost)] == [
+    assert [(record.instance, record.reason) for record in outcome.records if isinstance(record, Lost)] == [
         (0, "its instance died")
     ]
     assert (outcome.rows["0"].state, outcome.rows["0"].ttft_us) == ("lost", 108)
@@ -151,7 +153,7 @@ def test_a_draining_instance_waits_for_its_transfers(how: str, index: int, ends_
     cluster.lifecycle.drain(index, cluster.now, "for a test")
     cluster.run(1000)
     assert [row.state for row in log.table(cluster)] == ["completed"]
-    [_, ended] = [one for one in changes if isinstance(one, InstanceChanged)]
+    [_, ended] = [change for change in changes if isinstance(change, InstanceChanged)]
     if how == "wait" or index == 0:
         assert (ended.state, ended.time_us, cluster.lifecycle.retried) == ("terminated", ends_us, 0)
     else:
@@ -161,7 +163,9 @@ def test_a_draining_instance_waits_for_its_transfers(how: str, index: int, ends_
 def test_the_autoscaler_weighs_each_role_for_itself() -> None:
     made = going(scaler=scaler(1, 3), instances=(1, 1))
     outcome = Outcome(made, [request(i, 0, 32, 2) for i in range(12)])
-    up = [one.pool for one in outcome.records if isinstance(one, ScalingDecided) and one.verdict == "scale-up"]
+    up = [
+        record.pool for record in outcome.records if isinstance(record, ScalingDecided) and record.verdict == "scale-up"
+    ]
     assert "prefill" in up
     assert up[0] == "prefill"
     assert outcome.cluster.closed() == 12
@@ -232,7 +236,7 @@ def test_nothing_is_lost_between_two_instances(
         assert (more and event % 8) or digest(cluster) == digest(twin)
         if not more:
             break
-        assert [(one.identifier, one.check(cluster)) for one in ALL if one.check(cluster)] == []
+        assert [(invariant.identifier, invariant.check(cluster)) for invariant in ALL if invariant.check(cluster)] == []
     assert cluster.next_event_us() is None
     assert cluster.arrived == count
     assert isinstance(cluster.lifecycle, LifecycleControl)
@@ -241,7 +245,7 @@ def test_nothing_is_lost_between_two_instances(
     assert cluster.closed() + len(left) == count
     assert cluster.dispatcher.link.active == 0
     assert set(cluster.dispatcher.split_requests) <= set(cluster.lifecycle.parked)
-    assert [one.pool.used for one in cluster.instances] == [0] * len(cluster.instances)
+    assert [instance.pool.used for instance in cluster.instances] == [0] * len(cluster.instances)
 
 
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])

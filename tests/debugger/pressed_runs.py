@@ -128,5 +128,7 @@ def finished(name: str) -> Debugger:
 
 def refs(explanation: Explanation) -> list[Subject]:
     """Everything an explanation mentions, in order."""
-    sentences = (one for part in explanation.parts for one in (*part.sentences, *(row.note for row in part.rows)))
+    sentences = (
+        sentence for part in explanation.parts for sentence in (*part.sentences, *(row.note for row in part.rows))
+    )
     return [piece for sentence in sentences for piece in sentence if isinstance(piece, Subject)]

@@ -82,30 +82,32 @@ class Reader:
         elif isinstance(record, Queued):
             live[record.request_id].phase, live[record.request_id].waits_since_us = "waiting", record.time_us
         elif isinstance(record, Scheduled):
-            one = live[record.request_id]
-            one.phase, one.computed = "prefill", record.cached_tokens
-            one.planned = self.plans_ahead
-            one.queued_us += record.time_us - one.waits_since_us
+            standing = live[record.request_id]
+            standing.phase, standing.computed = "prefill", record.cached_tokens
+            standing.planned = self.plans_ahead
+            standing.queued_us += record.time_us - standing.waits_since_us
         elif isinstance(record, Preempted):
-            one = live[record.request_id]
-            if one.phase == "leaving":
+            standing = live[record.request_id]
+            if standing.phase == "leaving":
                 return  # it loses its blocks while its last token is computed
             if self.keeps_output:
-                one.target = max(one.target, record.lost_tokens + 1) if one.phase != "prefill" else one.target
+                standing.target = (
+                    max(standing.target, record.lost_tokens + 1) if standing.phase != "prefill" else standing.target
+                )
             else:
-                one.generated, one.first_token_us, one.ttft_us = 0, None, None
-                one.token_times_us.clear()
+                standing.generated, standing.first_token_us, standing.ttft_us = 0, None, None
+                standing.token_times_us.clear()
                 self.first_tokens = [pair for pair in self.first_tokens if pair[0] != record.request_id]
-            one.phase, one.computed = "waiting", 0
-            one.waits_since_us = self.ends_us.get(record.instance, 0) if self.plans_ahead else record.time_us
-            one.preemptions += 1
+            standing.phase, standing.computed = "waiting", 0
+            standing.waits_since_us = self.ends_us.get(record.instance, 0) if self.plans_ahead else record.time_us
+            standing.preemptions += 1
         elif isinstance(record, StepFinished):
             self._step(record)
         elif isinstance(record, FirstToken):
             self.first_tokens.append((record.request_id, record.ttft_us))
             if record.request_id in live:
-                one = live[record.request_id]
-                one.first_token_us, one.ttft_us = record.first_token_us, record.ttft_us
+                standing = live[record.request_id]
+                standing.first_token_us, standing.ttft_us = record.first_token_us, record.ttft_us
         elif isinstance(record, Completed):
             self.completed[record.request_id] = record.e2e_us
             self.ended[record.request_id] = live.pop(record.request_id)
@@ -118,27 +120,27 @@ class Reader:
         end_us = self.ends_us[step.instance] = step.time_us + step.duration_us
         self.gaps_us.append((step.duration_us, step.decode_requests))
         computing = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
-        for name, one in self.live.items():
-            if one.instance != step.instance or one.phase not in ("prefill", "decode", "stalled"):
+        for name, standing in self.live.items():
+            if standing.instance != step.instance or standing.phase not in ("prefill", "decode", "stalled"):
                 continue
-            if one.planned and name not in step.admitted:
+            if standing.planned and name not in step.admitted:
                 continue
-            one.planned = False
-            one.known_until_us = end_us
-            if one.phase == "prefill":
+            standing.planned = False
+            standing.known_until_us = end_us
+            if standing.phase == "prefill":
                 instant = name in step.admitted and name not in computing
-                one.computed += computing.get(name, 0)
-                if one.computed == one.target and (name in computing or instant):
-                    one.phase = "decode"
-                    one.generated += 1
-                    one.token_times_us.append(end_us)
+                standing.computed += computing.get(name, 0)
+                if standing.computed == standing.target and (name in computing or instant):
+                    standing.phase = "decode"
+                    standing.generated += 1
+                    standing.token_times_us.append(end_us)
             elif name in step.stalled:
-                one.phase = "stalled"
+                standing.phase = "stalled"
             else:
-                one.phase = "decode"
-                one.computed += 1
-                one.generated += 1
-                one.token_times_us.append(end_us)
+                standing.phase = "decode"
+                standing.computed += 1
+                standing.generated += 1
+                standing.token_times_us.append(end_us)
         for name in step.completed:
             self.live[name].phase = "leaving"
 
@@ -147,9 +149,9 @@ def past_of(records: Iterable[Record], event: int, settled: int) -> list[Record]
     """The records that are past at a position."""
     found: list[Record] = []
     over = -1
-    for one in records:
-        if isinstance(one, StepFinished):
-            over = one.event
-        if one.event <= settled or (one.event == event and isinstance(one, DECISIONS) and over != event):
-            found.append(one)
+    for record in records:
+        if isinstance(record, StepFinished):
+            over = record.event
+        if record.event <= settled or (record.event == event and isinstance(record, DECISIONS) and over != event):
+            found.append(record)
     return found

@@ -135,7 +135,7 @@ def test_seek_time_stops_at_the_last_event_in_time(known: bool) -> None:
         run_to_stop(debugger.run())
     for time_us in (times[-1] // 2, times[7], 0, times[-1] + 1, times[12] - 1):
         run_to_stop(debugger.seek_time(time_us))
-        at(debugger, len([one for one in times[1:] if one <= time_us]))
+        at(debugger, len([time for time in times[1:] if time <= time_us]))
 
 
 def test_seek_request() -> None:
@@ -186,7 +186,7 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
 
 def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.MonkeyPatch) -> None:
     times = straight("quickstart")[1]
-    last = len([one for one in times[1:] if one <= times[100]])
+    last = len([time for time in times[1:] if time <= times[100]])
     breaks: Invariant[Auditable] = Invariant("INV-3", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.runs.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
@@ -250,7 +250,7 @@ def test_lives_tell_everything_that_records_say_of_a_request() -> None:
     plain.subscribe("all", listen)
     plain.run()
     for request, entries in told.items():
-        life = [(one.event, one.what) for one in debugger.tape.life(request)]
+        life = [(event.event, event.what) for event in debugger.tape.life(request)]
         # Stalls are told where they begin and end, not step by step.
         life = [pair for pair in life if pair[1] not in ("stalled", "resumed")]
         assert sorted(life) == sorted(entries)
@@ -309,7 +309,7 @@ class Travels(RuleBasedStateMachine):
         times = straight(self.name)[1]
         time_us = int(part * times[-1])
         self.go(self.debugger.seek_time(time_us))
-        self.expected = len([one for one in times[1:] if one <= time_us])
+        self.expected = len([time for time in times[1:] if time <= time_us])
 
     @rule(count=st.integers(1, 400))
     def give_up(self, count: int) -> None:

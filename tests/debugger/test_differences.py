@@ -85,9 +85,9 @@ def test_a_request_that_ends_is_said_to_be_done(debugger: Debugger) -> None:
     _, name = _event(debugger, "completed")
     last = debugger.tape.life(name)[-1].event
     for event in range(last, 0, -1):  # the step that computed its last token
-        found = _by_path(_moment(debugger, event)).get(f"requests.{name}")
-        if found is not None:
-            assert (found.group, found.old, found.new) == ("done", "decode", "done")
+        change = _by_path(_moment(debugger, event)).get(f"requests.{name}")
+        if change is not None:
+            assert (change.group, change.old, change.new) == ("done", "decode", "done")
             return
     raise AssertionError("never told")
 

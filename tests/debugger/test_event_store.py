@@ -59,7 +59,11 @@ def test_what_is_cut_off_was_never_there() -> None:
 def test_each_record_of_an_event_keeps_its_own_reason() -> None:
     """The choice of the decode instance comes before the decision to split, in one event."""
     tape, records = recorded(experiment=fleet("EARLY", 20))
-    told = {(one.event, one.kind, one.request_id): one.reason for one in records if isinstance(one, Routed | Split)}
+    told = {
+        (record.event, record.kind, record.request_id): record.reason
+        for record in records
+        if isinstance(record, Routed | Split)
+    }
     assert len({event for event, *_ in told}) < len(told)
     for (event, kind, name), reason in told.items():
         number = tape.number(name)
@@ -112,15 +116,15 @@ def test_the_figures_between_two_events_are_those_of_the_records() -> None:
         last = min(first + 60, len(tape))
         waiting, running, used = [0] * instances, [0] * instances, [0] * instances
         most = [0, 0, 0]
-        for one in records:
-            if not isinstance(one, StepFinished) or one.event > last:
+        for record in records:
+            if not isinstance(record, StepFinished) or record.event > last:
                 continue
-            waiting[one.instance], running[one.instance] = one.waiting, one.running
-            used[one.instance] = one.kv_used_blocks
+            waiting[record.instance], running[record.instance] = record.waiting, record.running
+            used[record.instance] = record.kv_used_blocks
             now = [sum(waiting), sum(running), sum(used)]
-            most = now if one.event < first else [max(*pair) for pair in zip(most, now, strict=True)]
-        found = tape.between(first, last)
-        assert [found.waiting_max, found.running_max, found.kv_used_max] == most
+            most = now if record.event < first else [max(*pair) for pair in zip(most, now, strict=True)]
+        bucket = tape.between(first, last)
+        assert [bucket.waiting_max, bucket.running_max, bucket.kv_used_max] == most
 
 
 def test_every_row_is_about_whom_its_record_is_about() -> None:
@@ -155,13 +159,15 @@ def test_what_is_planned_ahead_is_past_when_its_step_has_started() -> None:
     settings = {"workload.requests": 30, "workload.rate_per_s": 4, "engine.kv_blocks": 150, "policy.batching": batching}
     tape, records = recorded(experiment=blis_tui.load("kv-pressure", set=settings))
     assert tape.plans_ahead
-    started = {(one.event, name) for one in records if isinstance(one, StepFinished) for name in one.admitted}
-    planned = [(one.event, one.request_id) for one in records if isinstance(one, Scheduled)]
+    started = {
+        (record.event, name) for record in records if isinstance(record, StepFinished) for name in record.admitted
+    }
+    planned = [(record.event, record.request_id) for record in records if isinstance(record, Scheduled)]
     assert 0 < len([place for place in planned if place in started]) < len(planned)
     for event, name in planned:
         shown = any((one.event, one.what) == (event, "scheduled") for one in tape.life(name, event, event - 1))
         assert shown == ((event, name) in started)
-    preempted = [(one.event, one.request_id) for one in records if isinstance(one, Preempted)]
+    preempted = [(record.event, record.request_id) for record in records if isinstance(record, Preempted)]
     assert preempted
     for event, name in preempted:
         assert all(one.event < event or one.what != "preempted" for one in tape.life(name, event, event - 1))
@@ -180,13 +186,13 @@ def test_a_life_ends_with_its_deadline_even_if_the_engine_goes_on() -> None:
         "expect": [],
     }
     tape, records = recorded(experiment=blis_tui.load("retraction", set=changed))
-    ends = {one.request_id: one.event for one in records if isinstance(one, TimedOut)}
+    ends = {record.request_id: record.event for record in records if isinstance(record, TimedOut)}
     late = [
         chunk.request_id
-        for one in records
-        if isinstance(one, StepFinished)
-        for chunk in one.chunks
-        if one.event > ends.get(chunk.request_id, ALL)
+        for record in records
+        if isinstance(record, StepFinished)
+        for chunk in record.chunks
+        if record.event > ends.get(chunk.request_id, ALL)
     ]
     assert len(late) > 5
     assert {tape.life(name, len(tape))[-1].what for name in ends} == {"timed-out"}

@@ -156,31 +156,31 @@ def test_the_first_divergence_is_where_the_whole_streams_part(pair: str) -> None
     both = lockstep(pair)
     streams = [records(side.experiment) for side in both.sides]
     parting = next(((old, new) for old, new in zip_longest(*streams) if old != new), None)
-    found = searched(both.first_divergence())
+    divergence = searched(both.first_divergence())
     assert both.at_start
     if parting is None:
         assert pair == "same"
-        assert found is None
+        assert divergence is None
         return
-    assert found is not None
+    assert divergence is not None
     left, right = parting
-    assert (found.left, found.right) == (left and record_dict(left), right and record_dict(right))
-    assert found.event == min(record.event for record in parting if record is not None)
+    assert (divergence.left, divergence.right) == (left and record_dict(left), right and record_dict(right))
+    assert divergence.event == min(record.event for record in parting if record is not None)
     place = streams[0].index(left) if left is not None else len(streams[0])
-    assert found.before == tuple(map(record_dict, streams[0][max(0, place - 3) : place]))
-    run_to_stop(both.seek(found.event))
-    assert left is None or left in both.left.records_of(found.event)
-    assert right is None or right in both.right.records_of(found.event)
+    assert divergence.before == tuple(map(record_dict, streams[0][max(0, place - 3) : place]))
+    run_to_stop(both.seek(divergence.event))
+    assert left is None or left in both.left.records_of(divergence.event)
+    assert right is None or right in both.right.records_of(divergence.event)
 
 
 def test_fields_are_compared_only_between_records_of_one_kind() -> None:
-    found = searched(lockstep("another seed").first_divergence())
-    assert found is not None
-    assert "time_us" in {one.path for one in found.fields}
-    assert "request_id" not in {one.path for one in found.fields}
-    assert replace(found, right=None).fields == []
+    divergence = searched(lockstep("another seed").first_divergence())
+    assert divergence is not None
+    assert "time_us" in {field.path for field in divergence.fields}
+    assert "request_id" not in {field.path for field in divergence.fields}
+    assert replace(divergence, right=None).fields == []
     step = next(record for record in records(experiment()) if isinstance(record, StepFinished))
-    assert replace(found, right=record_dict(step)).fields == []
+    assert replace(divergence, right=record_dict(step)).fields == []
 
 
 def test_the_end_of_a_step_is_the_next_one_of_either_side() -> None:
@@ -256,7 +256,7 @@ def test_calls_of_sessions_are_paired_with_themselves_whatever_their_names(sessi
     left, right = (blis_tui.load("conversations", set={**short, "cluster.instances": count}) for count in (3, 1))
     both = Lockstep(left, right)
     run_to_stop(both.to_end())
-    rows = [{one.request_id: one for one in side.report().rows} for side in both.sides]
+    rows = [{row.request_id: row for row in side.report().rows} for side in both.sides]
     renamed = 0
     for time_us in range(1_000_000, both.time_us, 1_000_000):
         run_to_stop(both.seek_time(time_us))
@@ -265,8 +265,8 @@ def test_calls_of_sessions_are_paired_with_themselves_whatever_their_names(sessi
             if not pair.right_name:
                 assert NOT_ARRIVED in (pair.left, pair.right)
                 continue
-            one, other = rows[0][pair.name], rows[1][pair.right_name]
-            assert (one.session_id, one.round_index) == (other.session_id, other.round_index)
+            request, other = rows[0][pair.name], rows[1][pair.right_name]
+            assert (request.session_id, request.round_index) == (other.session_id, other.round_index)
             assert pair.right == statuses[1].standing(pair.right_name)
             renamed += pair.name != pair.right_name
     assert renamed

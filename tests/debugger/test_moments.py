@@ -48,9 +48,9 @@ def kept(debugger: Debugger, event: int, name: str = "here", note: str = "") -> 
 def test_no_two_events_of_a_run_are_the_same() -> None:
     debugger = opened()
     events = range(debugger.frontier + 1)
-    assert len({(what_is(debugger.tape, one), time_of(debugger.tape, one)) for one in events}) == len(events)
+    assert len({(what_is(debugger.tape, event), time_of(debugger.tape, event)) for event in events}) == len(events)
     assert (what_is(debugger.tape, 0), time_of(debugger.tape, 0)) == (START, 0)
-    assert all(change_of(kept(debugger, one), debugger) == "" for one in events)
+    assert all(change_of(kept(debugger, event), debugger) == "" for event in events)
 
 
 def test_another_event_of_the_number_is_told_with_the_reason() -> None:

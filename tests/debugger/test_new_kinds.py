@@ -153,12 +153,14 @@ def test_breakpoints_stop_at_it_with_its_sentence(debugger: Debugger) -> None:
     points = [parse_breakpoint(text, debugger.experiment) for text in ("cache-probed", "instance 1 routed")]
     stop = run_to_stop(debugger.run(Watch(points)))
     assert [hit.sentence for hit in stop.hits] == ["request_0 found 7 tokens on instance 0 in 1.5 ms"]
-    assert "the router looked into a cache" in [one.meaning for one in suggestions("cache", debugger.experiment)]
+    assert "the router looked into a cache" in [
+        suggestion.meaning for suggestion in suggestions("cache", debugger.experiment)
+    ]
 
 
 def test_it_is_a_change_and_the_inspector_goes_on(debugger: Debugger) -> None:
     view = view_at(debugger, _first(debugger, "cache-probed"))
-    [change] = [one for one in differences(view.moment) if one.group == "cache-probed"]
+    [change] = [difference for difference in differences(view.moment) if difference.group == "cache-probed"]
     assert (change.request, change.about) == ("request_0", "7 tokens of its prompt are cached")
     assert "cache probed" in text_of(diff_lines(view.moment, 140, playing=False))
     assert "instance 0" in text_of(inspector_lines(view, 100, {}))

@@ -33,9 +33,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_saved_comes_back(folder: Path) -> None:
     assert save(FULL) == ""
-    found = load("quickstart")
-    assert found == FULL
-    assert found.problem == ""
+    session = load("quickstart")
+    assert session == FULL
+    assert session.problem == ""
     assert session_path("quickstart").parent == folder / "sessions"
     assert [path.suffix for path in (folder / "sessions").iterdir()] == [".json"]
 
@@ -99,11 +99,11 @@ def test_any_text_can_be_a_source(source: str) -> None:
 def test_a_file_that_cannot_be_used_costs_its_content_and_says_why(content: bytes, reason: str) -> None:
     save(FULL)
     session_path("quickstart").write_bytes(content)
-    found = load("quickstart")
-    assert found == Session("quickstart")
-    assert found.problem.startswith("The last session could not be restored: ")
-    assert reason in found.problem
-    assert found.problem.endswith(".")
+    session = load("quickstart")
+    assert session == Session("quickstart")
+    assert session.problem.startswith("The last session could not be restored: ")
+    assert reason in session.problem
+    assert session.problem.endswith(".")
     assert save(FULL) == ""
     assert load("quickstart") == FULL
 
@@ -154,9 +154,9 @@ def test_what_makes_no_sense_in_a_file_is_left_out(changes: dict[str, object], e
     save(FULL)
     path = session_path("quickstart")
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    found = load("quickstart")
-    assert found == expected
-    assert found.problem == f"The last session was restored without {lost}: its file is damaged."
+    session = load("quickstart")
+    assert session == expected
+    assert session.problem == f"The last session was restored without {lost}: its file is damaged."
 
 
 def test_a_folder_that_cannot_be_made_costs_a_sentence(folder: Path) -> None:
@@ -223,7 +223,7 @@ def test_every_session_comes_back(
     layout: dict[str, bool | float | str],
     moments: list[Moment],
 ) -> None:
-    kept = {one.event: one for one in moments}
+    kept = {moment.event: moment for moment in moments}
     wanted = Session("quickstart", position, breakpoints, layout, tuple(kept[event] for event in sorted(kept)))
     assert save(wanted) == ""
     assert load("quickstart") == wanted
@@ -239,6 +239,6 @@ def test_every_session_comes_back(
 def test_any_content_gives_a_session_that_can_be_saved(content: dict[str, object]) -> None:
     save(FULL)
     session_path("quickstart").write_text(json.dumps(content))
-    found = load("quickstart")
-    assert save(found) == ""
-    assert load("quickstart") == found
+    session = load("quickstart")
+    assert save(session) == ""
+    assert load("quickstart") == session

@@ -23,9 +23,9 @@ class Known:
 
     def __init__(self, name: str, **settings: object) -> None:
         self.experiment = blis_tui.load(name, set={key.replace("__", "."): one for key, one in settings.items()})
-        found = summarize(self.experiment, None, lambda _: True)
-        assert found is not None
-        self.summary: Summary = found
+        summary = summarize(self.experiment, None, lambda _: True)
+        assert summary is not None
+        self.summary: Summary = summary
         self.debugger = Debugger(self.experiment)
         run_to_stop(self.debugger.run())
         self.records: list[Record] = []
@@ -67,21 +67,21 @@ def _at_rank(samples: list[tuple[int, int, str]], percent: int) -> tuple[int, st
 
 @pytest.mark.parametrize(("statistic", "percent"), [("p50", 50), ("p95", 95), ("p99", 99), ("max", 100)])
 def test_percentiles(run: Known, statistic: str, percent: int) -> None:
-    firsts = {one.request_id: one for one in run.records if isinstance(one, FirstToken)}
-    order = [one.request_id for one in run.records if isinstance(one, Arrived)]
-    ttfts = [(one.ttft_us, order.index(name), name) for name, one in firsts.items()]
+    firsts = {record.request_id: record for record in run.records if isinstance(record, FirstToken)}
+    order = [record.request_id for record in run.records if isinstance(record, Arrived)]
+    ttfts = [(first_token.ttft_us, order.index(name), name) for name, first_token in firsts.items()]
     value, name = _at_rank(ttfts, percent)
     assert run.event_of(f"latency.ttft_ms.{statistic}") == (firsts[name].event, name)
     if statistic == "max":
         assert run.summary.report.latency.ttft_ms.max == value / 1000
-    ends = {one.request_id: one for one in run.records if isinstance(one, Completed)}
-    _, name = _at_rank([(one.e2e_us, order.index(name), name) for name, one in ends.items()], percent)
+    ends = {record.request_id: record for record in run.records if isinstance(record, Completed)}
+    _, name = _at_rank([(end.e2e_us, order.index(name), name) for name, end in ends.items()], percent)
     assert run.event_of(f"latency.e2e_ms.{statistic}") == (ends[name].event, name)
 
 
 def test_counts(run: Known) -> None:
-    last = {one.kind: one.event for one in run.records}
-    preempted = [one.event for one in run.records if isinstance(one, Preempted)]
+    last = {record.kind: record.event for record in run.records}
+    preempted = [record.event for record in run.records if isinstance(record, Preempted)]
     assert len(preempted) == run.summary.report.kv.preemptions > 0
     assert run.event_of("kv.preemptions") == (preempted[-1], None)
     assert run.event_of("requests.completed") == (last["completed"], None)
@@ -107,37 +107,37 @@ def test_gaps_between_tokens(run: Known, statistic: str) -> None:
     assert name is not None
     simulation, ends = Simulation(run.experiment), dict[int, int]()
     tokens = 0
-    simulation.subscribe(StepFinished, lambda one: ends.__setitem__(one.event, one.time_us + one.duration_us))
+    simulation.subscribe(StepFinished, lambda step: ends.__setitem__(step.event, step.time_us + step.duration_us))
     times: dict[int, int] = {}
-    last = next(one.event for one in run.records if isinstance(one, StepFinished) and name in one.completed)
+    last = next(record.event for record in run.records if isinstance(record, StepFinished) and name in record.completed)
     while not simulation.done:
         simulation.run(max_events=1)
         live = simulation.request(name)
         if simulation.events in ends and (simulation.events == last or (live and live.generated_tokens > tokens)):
             times[simulation.events] = ends[simulation.events]
         tokens = tokens if live is None else live.generated_tokens
-    before = max(one for one in times if one < event)
+    before = max(time for time in times if time < event)
     gap_us = times[event] - times[before] + run.summary.overheads_us[0]
     wanted = getattr(run.summary.report.latency.itl_ms, statistic)
     assert gap_us == round(wanted * 1000)
 
 
 def test_the_worst_request_is_the_worst_by_what_is_bounded(run: Known) -> None:
-    ends = [one for one in run.records if isinstance(one, Completed)]
-    worst = max(ends, key=lambda one: one.e2e_us)
+    ends = [record for record in run.records if isinstance(record, Completed)]
+    worst = max(ends, key=lambda end: end.e2e_us)
     assert run.summary.worst is not None
     assert (run.summary.worst.request, run.summary.worst.us) == (worst.request_id, worst.e2e_us)
     assert run.event_of("worst") == (worst.event, worst.request_id)
     bound = Expectation(metric="latency.ttft_ms.p99", max=500)
     report = replace(run.summary.report, experiment=replace(run.experiment, expect=(bound,)))
-    firsts = {one.request_id: one.ttft_us for one in run.records if isinstance(one, FirstToken)}
+    firsts = {record.request_id: record.ttft_us for record in run.records if isinstance(record, FirstToken)}
     found = worst_of(report)
     assert found is not None
     assert (found.latency.name, found.us) == ("ttft", max(firsts.values()))
 
 
 def test_what_a_warning_is_about(run: Known) -> None:
-    found = [one.id for one in run.summary.warnings]
+    found = [warning.id for warning in run.summary.warnings]
     blocked = run.event_of(f"warnings.{found.index('kv-cache')}").event
     stops = [why for (event, _), (why, _) in run.debugger.tape.stops_of(1, blocked).items() if event <= blocked]
     assert stops[-1] == "blocks"
@@ -150,8 +150,8 @@ def test_groups_and_expectations() -> None:
         if group.e2e_ms.max is None:
             continue
         own = {row.request_id: row for row in run.summary.report.rows if row.slo_class == name}
-        ends = [one for one in run.records if isinstance(one, Completed) and one.request_id in own]
-        slowest = max(ends, key=lambda one: one.e2e_us)
+        ends = [record for record in run.records if isinstance(record, Completed) and record.request_id in own]
+        slowest = max(ends, key=lambda end: end.e2e_us)
         assert run.event_of(f"slo_classes.{name}.e2e_ms.max") == (slowest.event, slowest.request_id)
 
 

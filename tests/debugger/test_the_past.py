@@ -71,7 +71,9 @@ class Run:
     def positions(self) -> Iterator[None]:
         """Random places, each with all its phases."""
         places = random.Random(self.experiment.name)  # noqa: S311
-        interesting = [one.event for one in self.records if one.kind in ("preempted", "first-token", "timed-out")]
+        interesting = [
+            record.event for record in self.records if record.kind in ("preempted", "first-token", "timed-out")
+        ]
         events = places.sample(range(1, self.debugger.frontier), POSITIONS // 2)
         events += places.sample(interesting, min(len(interesting), POSITIONS // 2))
         for event in events:
@@ -117,7 +119,7 @@ def test_every_figure_of_a_comparison_can_be_read_from_the_records_up_to_it(
     """On both sides, whatever the time: with nothing of what a step brings when it ends."""
     experiments = blis_tui.load(name), blis_tui.load(name, set=change)
     both = Lockstep(*experiments)
-    told = [_records_of(one) for one in experiments]
+    told = [_records_of(experiment) for experiment in experiments]
     end_us = min(records[-1].time_us for records in told)
     places = random.Random(name)  # noqa: S311
     ahead = 0.0
@@ -126,7 +128,7 @@ def test_every_figure_of_a_comparison_can_be_read_from_the_records_up_to_it(
         reports = [side.report().to_dict() for side in both.sides]
         shown = {row.metric: (row.a, row.b) for row in rows(reports[0], reports[1])}
         for at, (side, records) in enumerate(zip(both.sides, told, strict=True)):
-            figures = _figures([one for one in records if one.event <= side.event], side)
+            figures = _figures([record for record in records if record.event <= side.event], side)
             ahead += figures.pop("ahead", 0.0) or 0
             for metric, value in figures.items():
                 assert shown[metric][at] == pytest.approx(value, abs=6e-4), (metric, side)
@@ -134,24 +136,24 @@ def test_every_figure_of_a_comparison_can_be_read_from_the_records_up_to_it(
 
 
 def _records_of(experiment: blis_tui.Experiment) -> list[Record]:
-    found: list[Record] = []
+    records: list[Record] = []
     simulation = blis_tui.Simulation(experiment)
-    simulation.subscribe("all", found.append)
+    simulation.subscribe("all", records.append)
     simulation.run(max_events=3000)
-    return found
+    return records
 
 
 def _figures(records: list[Record], side: Debugger) -> dict[str, float | None]:
     """What the comparison shows of a side, by its records."""
     reader = Reader(side.experiment.policy.batching.kind == "vllm-v1", plans_ahead=side.tape.plans_ahead)
     reader.read(records)
-    kinds = Counter(one.kind for one in records)
+    kinds = Counter(record.kind for record in records)
     # A preemption in the rules of BLIS takes the first token back, so what counts is what the reader has kept.
-    came = {one.request_id: one.first_token_us for one in records if isinstance(one, FirstToken)}
+    came = {record.request_id: record.first_token_us for record in records if isinstance(record, FirstToken)}
     ttfts = [us / 1000 for name, us in reader.first_tokens if came[name] <= side.time_us]
     e2es = [us / 1000 for us in reader.completed.values()]
     seconds = side.time_us / 1e6
-    times_us = [one.token_times_us for one in (*reader.live.values(), *reader.ended.values())]
+    times_us = [standing.token_times_us for standing in (*reader.live.values(), *reader.ended.values())]
     tokens = sum(map(len, times_us))
     # What a preemption takes back was waited for, too; what is kept goes on after a longer gap.
     gaps = [us / 1000 for us, decodes in reader.gaps_us for _ in range(decodes)]
@@ -176,12 +178,12 @@ def _figures(records: list[Record], side: Debugger) -> dict[str, float | None]:
 
 def _requests_stand_where_the_records_put_them(run: Run, reader: Reader) -> None:
     debugger = run.debugger
-    seen = {one.request_id: one for one in live(debugger.moment().state)}
-    assert seen.keys() == {name for name, one in reader.live.items() if one.phase != "leaving"}
-    for name, one in seen.items():
+    seen = {request.request_id: request for request in live(debugger.moment().state)}
+    assert seen.keys() == {name for name, standing in reader.live.items() if standing.phase != "leaving"}
+    for name, request in seen.items():
         told = reader.live[name]
         expected = (told.phase, told.computed, told.generated)
-        assert (one.phase, one.computed_tokens, one.generated_tokens) == expected, (name, run.place)
+        assert (request.phase, request.computed_tokens, request.generated_tokens) == expected, (name, run.place)
     name = next(iter(seen), "")
     assert debugger.request(name) == seen.get(name)
 

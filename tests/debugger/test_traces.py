@@ -44,11 +44,11 @@ def records() -> list[Record]:
 
 
 def test_values_of_the_event(records: list[Record]) -> None:
-    tokens = [one for one in records if isinstance(one, FirstToken)]
+    tokens = [record for record in records if isinstance(record, FirstToken)]
     slowest: dict[int, int] = {}
-    times = {one.event: one.time_us for one in tokens}
-    for one in tokens:
-        slowest[one.event] = max(slowest.get(one.event, 0), one.ttft_us)
+    times = {token.event: token.time_us for token in tokens}
+    for token in tokens:
+        slowest[token.event] = max(slowest.get(token.event, 0), token.ttft_us)
     wanted = [(event, times[event], us / 1e3) for event, us in slowest.items()]
     assert [row[:3] for row in rows("ttft_ms at first-token")] == wanted
     first = rows("ttft_ms at first first-token")
@@ -56,7 +56,7 @@ def test_values_of_the_event(records: list[Record]) -> None:
 
 
 def test_values_of_the_state(records: list[Record]) -> None:
-    preempted = {one.event: one.request_id for one in reversed(records) if isinstance(one, Preempted)}
+    preempted = {record.event: record.request_id for record in reversed(records) if isinstance(record, Preempted)}
     found = rows("kv.used at preempted")
     assert {row.event: row.request for row in found} == preempted
     simulation = Simulation(EXPERIMENT)

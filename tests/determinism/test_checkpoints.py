@@ -96,14 +96,16 @@ def test_tables_that_no_event_changes_are_in_none(name: str, loaded: dict[str, E
         state = zlib.decompress(content)
         assert b"Request" in state
         assert b"operator_tables" not in state
-    tables = {type(one) for one in simulation.parts_from(TABLES)}
+    tables = {type(part) for part in simulation.parts_from(TABLES)}
     assert tables, "the simulation has them"
 
     own = _step_times(other)
     other.restore(saved)
-    assert [id(one) for one in _step_times(other)] == [id(one) for one in own]
+    assert [id(step_time) for step_time in _step_times(other)] == [id(one) for one in own]
     twin = simulation.twin(mark)
-    assert [id(one) for one in _step_times(twin)] == [id(one) for one in _step_times(simulation)]
+    assert [id(step_time) for step_time in _step_times(twin)] == [
+        id(step_time) for step_time in _step_times(simulation)
+    ]
     assert twin.digest() == other.digest() == simulation.digest()
 
 

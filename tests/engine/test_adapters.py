@@ -36,11 +36,13 @@ def adapted(batching: str, lora: Lora = LORA, requests: str = "aba") -> Outcome:
 
 
 def steps_of(outcome: Outcome) -> list[StepFinished]:
-    return [one for one in outcome.records if isinstance(one, StepFinished)]
+    return [record for record in outcome.records if isinstance(record, StepFinished)]
 
 
 def loads_of(outcome: Outcome) -> list[tuple[str, str, int]]:
-    return [(one.adapter, one.source, one.load_us) for one in outcome.records if isinstance(one, AdapterLoad)]
+    return [
+        (record.adapter, record.source, record.load_us) for record in outcome.records if isinstance(record, AdapterLoad)
+    ]
 
 
 def test_vllm_passes_over_whose_adapter_has_no_place_and_loads_at_the_start_of_a_step() -> None:
@@ -48,14 +50,14 @@ def test_vllm_passes_over_whose_adapter_has_no_place_and_loads_at_the_start_of_a
     first, *_, second_prefill = [step for step in steps_of(outcome) if step.admitted]
     assert (first.admitted, first.duration_us) == (("0", "2"), 100 + 16 + STORAGE)
     assert (second_prefill.admitted, second_prefill.duration_us) == (("1",), 100 + 8 + STORAGE)
-    [held] = [one for one in outcome.records if isinstance(one, AdapterHeld)]
+    [held] = [record for record in outcome.records if isinstance(record, AdapterHeld)]
     assert (held.request_id, held.reason, held.in_use) == ("1", "slots", ("a",))
-    assert [one.adapter for one in outcome.records if isinstance(one, AdapterEvicted)] == ["a"]
+    assert [record.adapter for record in outcome.records if isinstance(record, AdapterEvicted)] == ["a"]
 
 
 def test_under_blis_nobody_overtakes_and_loads_run_beside_steps() -> None:
     outcome = adapted("blis", requests="-aba")
-    [ready, *_] = [one for one in outcome.records if isinstance(one, AdapterReady)]
+    [ready, *_] = [record for record in outcome.records if isinstance(record, AdapterReady)]
     assert (ready.adapter, ready.time_us) == ("a", STORAGE)
     assert [step.admitted for step in steps_of(outcome) if step.admitted] == [("0",), ("1",), ("2",), ("3",)]
     assert all(step.duration_us <= 100 + 8 + 20 for step in steps_of(outcome))
@@ -119,19 +121,19 @@ def test_a_prompt_under_another_adapter_is_no_hit(adapter: str, cached: int) -> 
         request(1, 5000, 8, 1, segments=(("x", 4),), adapter=adapter),
     ]
     outcome = Outcome(replace(made, pools=(pool,)), prompts)
-    assert [one.cached_tokens for one in outcome.records if isinstance(one, Scheduled)] == [0, cached]
+    assert [record.cached_tokens for record in outcome.records if isinstance(record, Scheduled)] == [0, cached]
     assert (outcome.rows["1"].prefix_group, outcome.rows["1"].prefix_tokens) == ("x", 4)
 
 
 def test_adapters_take_memory_from_the_kv_cache() -> None:
     """Rank 16 of all projections of Llama 3.1 8B has 42 million numbers of two bytes."""
     changes = {"engine.lora": {"max_loras": 8}}
-    one = blis_tui.load("quickstart", set={"model": "llama-3.1-8b-instruct"}).pools[0]
+    pool = blis_tui.load("quickstart", set={"model": "llama-3.1-8b-instruct"}).pools[0]
     other = blis_tui.load("quickstart", set={"model": "llama-3.1-8b-instruct", **changes}).pools[0]
-    assert 16 * bytes_per_rank(one.model) == 2 * 41_943_040
-    block = 2 * 16 * one.model.num_hidden_layers * one.model.num_key_value_heads * one.model.head_dim * 2
-    expected = 8 * 16 * bytes_per_rank(one.model) / block
-    assert one.engine.kv_blocks - other.engine.kv_blocks == pytest.approx(expected, abs=1)
+    assert 16 * bytes_per_rank(pool.model) == 2 * 41_943_040
+    block = 2 * 16 * pool.model.num_hidden_layers * pool.model.num_key_value_heads * pool.model.head_dim * 2
+    expected = 8 * 16 * bytes_per_rank(pool.model) / block
+    assert pool.engine.kv_blocks - other.engine.kv_blocks == pytest.approx(expected, abs=1)
 
 
 def test_rules_without_adapters_refuse_them() -> None:

@@ -32,10 +32,10 @@ def in_stages(stages: int, *, ahead: bool = False, **limits: int) -> Experiment:
 
 def steps(outcome: Outcome) -> list[tuple[int, int, int, int]]:
     """When each was planned, how long it took from then on, its prefilled tokens and its decodes."""
-    found = [one for one in outcome.records if isinstance(one, StepFinished)]
+    found = [record for record in outcome.records if isinstance(record, StepFinished)]
     return [
-        (one.time_us, one.duration_us, sum(chunk.new_tokens for chunk in one.chunks), one.decode_requests)
-        for one in found
+        (step.time_us, step.duration_us, sum(chunk.new_tokens for chunk in step.chunks), step.decode_requests)
+        for step in found
     ]
 
 
@@ -79,10 +79,12 @@ def test_a_plan_that_finds_nothing_takes_a_place() -> None:
 def test_a_victim_under_way_keeps_the_token_that_is_being_computed() -> None:
     outcome = piped([request(0, 0, 4, 9), request(1, 0, 4, 9)], budget=4, blocks=4)
     # The fifth decode of 0 needs a third block, at 544. 1 is under way with its fourth decode then.
-    lost = [one for one in outcome.records if isinstance(one, Preempted)]
+    lost = [record for record in outcome.records if isinstance(record, Preempted)]
     assert [(one.time_us, one.request_id) for one in lost] == [(544, "1")]
     chunks = [
-        one.chunks for one in outcome.records if isinstance(one, StepFinished) and one.chunks and one.time_us > 544
+        record.chunks
+        for record in outcome.records
+        if isinstance(record, StepFinished) and record.chunks and record.time_us > 544
     ]
     assert [(chunk.request_id, chunk.computed_tokens + chunk.new_tokens) for (chunk,) in chunks][-1] == ("1", 4 + 5)
 
@@ -93,8 +95,8 @@ def test_whom_a_plan_preempts_that_finds_nothing_to_do_stands_in_the_next_step(
 ) -> None:
     asked = [request(number, 0, tokens, 6) for number, tokens in enumerate(prompts)]
     outcome = piped(asked, ahead=ahead, budget=8, blocks=4)
-    assert [one.request_id for one in outcome.records if isinstance(one, Preempted)] == told
-    found = [one for one in outcome.records if isinstance(one, StepFinished)]
+    assert [record.request_id for record in outcome.records if isinstance(record, Preempted)] == told
+    found = [record for record in outcome.records if isinstance(record, StepFinished)]
     assert [name for step in found for name in step.preempted] == told
 
 

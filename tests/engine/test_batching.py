@@ -16,12 +16,14 @@ def steps(outcome: Outcome) -> list[StepFinished]:
 
 def scheduled(outcome: Outcome) -> list[tuple[str, int, int]]:
     return [
-        (one.request_id, one.cached_tokens, one.new_tokens) for one in outcome.records if isinstance(one, Scheduled)
+        (record.request_id, record.cached_tokens, record.new_tokens)
+        for record in outcome.records
+        if isinstance(record, Scheduled)
     ]
 
 
 def preempted(outcome: Outcome) -> list[tuple[str, str]]:
-    return [(one.request_id, one.for_request) for one in outcome.records if isinstance(one, Preempted)]
+    return [(record.request_id, record.for_request) for record in outcome.records if isinstance(record, Preempted)]
 
 
 def test_a_lone_request_takes_one_prefill_step_and_one_step_for_each_further_token() -> None:
@@ -60,19 +62,19 @@ def test_what_comes_after_decoding_is_not_charged_where_nothing_was_decoded() ->
 def test_requests_that_end_with_the_same_step_leave_in_the_order_of_their_admission() -> None:
     # In the third step 0 ends with its prefill, 1 and 2 decode their last token; 2 has decoded since the first step.
     outcome = Outcome(experiment(threshold=8), [request(0, 0, 20, 1), request(1, 0, 16, 2), request(2, 0, 8, 3)])
-    assert [one.completed for one in steps(outcome)] == [(), (), ("0", "1", "2")]
-    assert [one.request_id for one in outcome.records if isinstance(one, Completed)] == ["0", "1", "2"]
+    assert [step.completed for step in steps(outcome)] == [(), (), ("0", "1", "2")]
+    assert [record.request_id for record in outcome.records if isinstance(record, Completed)] == ["0", "1", "2"]
 
 
 def test_decodes_come_before_the_prefill_behind_them_when_the_budget_is_short() -> None:
     outcome = Outcome(experiment(budget=10), [request(0, 0, 4, 9), request(1, 100, 30, 1)])
-    chunks = [(one.decode_requests, [c.new_tokens for c in one.chunks]) for one in steps(outcome)]
+    chunks = [(step.decode_requests, [c.new_tokens for c in step.chunks]) for step in steps(outcome)]
     assert chunks[:5] == [(0, [4]), (1, [9]), (1, [9]), (1, [9]), (1, [3])]
 
 
 def test_the_threshold_cuts_long_prefills_so_that_others_get_in() -> None:
     outcome = Outcome(experiment(budget=64, threshold=8), [request(0, 0, 20, 1), request(1, 0, 20, 1)])
-    assert [[(c.request_id, c.new_tokens) for c in one.chunks] for one in steps(outcome)] == [
+    assert [[(c.request_id, c.new_tokens) for c in step.chunks] for step in steps(outcome)] == [
         [("0", 8), ("1", 8)],
         [("0", 8), ("1", 8)],
         [("0", 4), ("1", 4)],
@@ -90,7 +92,7 @@ def test_a_prefill_before_decodes_can_starve_them_for_a_step_and_the_gap_is_told
             request(2, 1000, 4, 3, segments=prefix),
         ],
     )
-    assert [one.stalled for one in steps(outcome)] == [(), (), (), (), (), ("2",), ("2",), (), ()]
+    assert [step.stalled for step in steps(outcome)] == [(), (), (), (), (), ("2",), ("2",), (), ()]
     assert outcome.rows["2"].completed_us == 1000 + 100 + 4 * 110
     # 1 waits one step for each token; 2 waits for all of 1's tokens before its second.
     assert outcome.cluster.instances[0].tallies.itl_us == {110: 3, 330: 1}
@@ -112,7 +114,7 @@ def test_blis_generates_again_what_a_victim_had_generated() -> None:
     row = outcome.rows["1"]
     assert row.preemptions >= 1
     assert row.output_tokens == 8
-    readmitted = [one.time_us for one in outcome.records if isinstance(one, Scheduled)][-1]
+    readmitted = [record.time_us for record in outcome.records if isinstance(record, Scheduled)][-1]
     assert row.first_token_us is not None
     assert row.first_token_us > readmitted
 
@@ -123,7 +125,7 @@ def test_vllm_keeps_what_a_victim_had_generated_and_prefills_it() -> None:
     first = steps(outcome)[0]
     assert row.first_token_us == first.time_us + first.duration_us
     # 8 prompt tokens + 5 generated before the preemption; blocks of 4 that survived are hit again.
-    last = [one for one in outcome.records if isinstance(one, Scheduled)][-1]
+    last = [record for record in outcome.records if isinstance(record, Scheduled)][-1]
     assert last.cached_tokens + last.new_tokens == 8 + 5
     assert row.output_tokens == 8
 
@@ -167,7 +169,7 @@ def test_several_partial_prefills_turn_the_threshold_on() -> None:
         batching="vllm-v1", max_model_len=100, budget=64, settings={"max_num_partial_prefills": 2, "version": "0.10"}
     )
     outcome = Outcome(made, [request(0, 0, 10, 1)])
-    assert [c.new_tokens for one in steps(outcome) for c in one.chunks] == [4, 4, 2]
+    assert [c.new_tokens for step in steps(outcome) for c in step.chunks] == [4, 4, 2]
 
 
 def test_without_chunked_prefill_a_prompt_beyond_the_budget_stalls_with_a_reason() -> None:
@@ -196,9 +198,9 @@ def test_the_budget_that_a_victim_was_given_goes_to_those_behind_it() -> None:
         ],
     )
     first, second, *_ = steps(outcome)
-    assert [(one.request_id, one.new_tokens) for one in first.chunks] == [("0", 6), ("1", 4), ("2", 2)]
+    assert [(chunk.request_id, chunk.new_tokens) for chunk in first.chunks] == [("0", 6), ("1", 4), ("2", 2)]
     assert (second.preempted, second.decode_requests) == (("0",), 1)
-    assert [(one.request_id, one.new_tokens) for one in second.chunks] == [("2", 6)]
+    assert [(chunk.request_id, chunk.new_tokens) for chunk in second.chunks] == [("2", 6)]
 
 
 def test_length_capped_requests_end_at_the_context_limit() -> None:
@@ -222,7 +224,7 @@ def test_an_answer_that_max_model_len_ends_does_not_count_its_last_token_under_b
     assert (row.output_tokens, whole.output_tokens) == (counted, 4)
     # Both have their last token at the same time: BLIS computes it for either, and counts it only for the whole answer.
     assert (row.completed_us, row.e2e_us) == (whole.completed_us, whole.e2e_us)
-    first, second = (one for one in outcome.records if isinstance(one, Completed))
+    first, second = (record for record in outcome.records if isinstance(record, Completed))
     assert (first.output_tokens, first.e2e_us, first.length_capped) == (counted, row.e2e_us, True)
     assert (second.output_tokens, second.length_capped) == (4, False)
 

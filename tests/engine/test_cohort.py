@@ -33,15 +33,16 @@ def test_classes_take_memory_as_they_get_members(size: int) -> None:
     cohort = DecodeCohort(StepLoad(), size)
     assert sys.getsizeof(cohort.classes) == sys.getsizeof([])
     members = [request(index, 0, 10 + index, 5) for index in range(4)]
-    for slot, one in enumerate(members):
-        one.batch_slot, one.max_output_tokens = slot, 5
-        one.computed_tokens, one.generated_tokens = one.input_tokens, 1
-        cohort.join(one, 0)
+    for slot, member in enumerate(members):
+        member.batch_slot, member.max_output_tokens = slot, 5
+        member.computed_tokens, member.generated_tokens = member.input_tokens, 1
+        cohort.join(member, 0)
     assert len({id(members) for members in cohort.classes}) <= 1 + len(members)
-    assert sorted(cohort.members(), key=lambda one: one.index) == members
+    assert sorted(cohort.members(), key=lambda member: member.index) == members
     assert [sorted(cohort.classes[-context % size]) for context in (10, 11)] == [
-        [slot for slot, one in enumerate(members) if (one.input_tokens - context) % size == 0] for context in (10, 11)
+        [slot for slot, member in enumerate(members) if (member.input_tokens - context) % size == 0]
+        for context in (10, 11)
     ]
-    for one in members:
-        cohort.leave(one)
+    for member in members:
+        cohort.leave(member)
     assert cohort.members() == []

@@ -73,6 +73,6 @@ def test_a_deadline_at_the_last_token_is_as_good_as_any_later_one(kind: str) -> 
 def test_who_comes_into_the_queue_at_the_deadline_comes_too_late(deadline_us: int, queued: bool, rule: str) -> None:
     """It takes 30 us to get there; a microsecond more is used."""
     outcome = Outcome(experiment(batching=rule, alpha=(30.0, 0.0, 0.0)), [request(0, 0, 8, 3, deadline_us=deadline_us)])
-    assert bool([one for one in outcome.records if isinstance(one, Queued)]) == queued
-    (late,) = [one for one in outcome.records if isinstance(one, TimedOut)]
+    assert bool([record for record in outcome.records if isinstance(record, Queued)]) == queued
+    (late,) = [record for record in outcome.records if isinstance(record, TimedOut)]
     assert (late.was_running, late.time_us) == (queued, max(30, deadline_us))

@@ -58,9 +58,9 @@ def test_an_item_is_encoded_whole_with_the_first_of_its_tokens() -> None:
 def test_items_that_take_the_same_part_of_the_same_segment_are_the_same() -> None:
     alone, *alike = (request(100, 40, head) for head in (0, 100, 100))
     shorter = request(100, 30, 100)
-    one, other = (items_of(each)[0] for each in alike)
-    assert one == other == MediaItem(0, 40, one.content)
-    assert len({one.content, items_of(alone)[0].content, items_of(shorter)[0].content}) == 3
+    media_item, other = (items_of(each)[0] for each in alike)
+    assert media_item == other == MediaItem(0, 40, media_item.content)
+    assert len({media_item.content, items_of(alone)[0].content, items_of(shorter)[0].content}) == 3
 
 
 def test_steps_take_so_much_longer_as_the_media_they_compute() -> None:
@@ -128,21 +128,21 @@ def encoder_of(outcome: Outcome) -> tuple[int, ...]:
 
 
 def told_by(outcome: Outcome, kind: type[Told]) -> list[Told]:
-    return [one for one in outcome.records if isinstance(one, kind)]
+    return [record for record in outcome.records if isinstance(record, kind)]
 
 
 def test_a_budget_and_a_cache_for_one_image() -> None:
     """In 0.32 the second prompt holds up the third, whose image has gone from the cache when it is its turn."""
     outcome = run_by_hand("0.32")
-    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
-    assert [one.admitted for one in steps] == [("0",), ("1",), ("2",)]
-    assert {one.duration_us for one in steps} == {100 + 12 + 2 * 8}
+    steps = [record for record in outcome.records if isinstance(record, StepFinished)]
+    assert [step.admitted for step in steps] == [("0",), ("1",), ("2",)]
+    assert {step.duration_us for step in steps} == {100 + 12 + 2 * 8}
     assert encoder_of(outcome) == (24, 0, 2, 2)
     first, second = told_by(outcome, MediaHeld)
     assert first == MediaHeld(first.event, first.time_us, "1", 0, "budget", 8, 2)
     assert second == MediaHeld(second.event, second.time_us, "2", 0, "budget", 8, 2)
     stops = told_by(outcome, SchedulingStopped)
-    assert [(one.cause, one.request_id, one.need, one.had) for one in stops] == [
+    assert [(stop.cause, stop.request_id, stop.need, stop.had) for stop in stops] == [
         ("encoder", "1", 8, 2),
         ("encoder", "2", 8, 2),
     ]
@@ -150,9 +150,9 @@ def test_a_budget_and_a_cache_for_one_image() -> None:
 
 def test_who_waits_for_the_encoder_is_passed_over_in_the_next_version() -> None:
     outcome = run_by_hand("0.33")
-    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
-    assert [one.admitted for one in steps] == [("0", "2"), ("1",)]
-    assert [one.duration_us for one in steps] == [100 + 24 + 2 * 8, 100 + 12 + 2 * 8]
+    steps = [record for record in outcome.records if isinstance(record, StepFinished)]
+    assert [step.admitted for step in steps] == [("0", "2"), ("1",)]
+    assert [step.duration_us for step in steps] == [100 + 24 + 2 * 8, 100 + 12 + 2 * 8]
     assert encoder_of(outcome) == (16, 8, 1, 1)
     found = {one.request_id: (one.encoded_tokens, one.cached_tokens) for one in told_by(outcome, MediaEncoded)}
     assert found == {"0": (8, 0), "2": (0, 8), "1": (8, 0)}
@@ -167,8 +167,8 @@ def test_the_cache_holds_up_what_the_budget_does_not() -> None:
 
 def test_media_that_never_fit_are_not_taken() -> None:
     outcome = run_by_hand("0.32", budget=7)
-    assert not [one for one in outcome.records if isinstance(one, StepFinished)]
-    reasons = {one.reason for one in outcome.records if isinstance(one, Dropped)}
+    assert not [record for record in outcome.records if isinstance(record, StepFinished)]
+    reasons = {record.reason for record in outcome.records if isinstance(record, Dropped)}
     assert reasons == {"media of 8 tokens, the encoder's max_num_encoder_input_tokens is 7"}
 
 

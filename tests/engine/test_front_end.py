@@ -40,7 +40,7 @@ def front_end() -> FrontEnd:
 def works(tokens: list[int]) -> list[float]:
     """What requests with these prompts take: half of it always, half drawn."""
     stream = Streams(7).stream("front-end/0")
-    return [(1000.0 + 2.0 * one) * (1.0 + stream.exponential()) / 2.0 for one in tokens]
+    return [(1000.0 + 2.0 * token) * (1.0 + stream.exponential()) / 2.0 for token in tokens]
 
 
 def accepted(found: FrontEnd, arrivals: list[tuple[int, int]]) -> list[int]:
@@ -181,4 +181,6 @@ def test_any_step_times_may_have_one() -> None:
 def test_no_process_is_none() -> None:
     overrides = {"latency": {"kind": "roofline"}, "model": "llama-3.1-8b-instruct", "hardware": "h100", "expect": []}
     simulation = blis_tui.Simulation(blis_tui.load("steady-chat", set=overrides))
-    assert [one.front_end for one in simulation.cluster.instances] == [None] * len(simulation.cluster.instances)
+    assert [instance.front_end for instance in simulation.cluster.instances] == [None] * len(
+        simulation.cluster.instances
+    )

@@ -62,8 +62,8 @@ def again(prefix: int) -> list[Request]:
 
 
 def chunks(outcome: Outcome) -> list[list[tuple[str, int, int]]]:
-    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
-    return [[(each.request_id, each.computed_tokens, each.new_tokens) for each in one.chunks] for one in steps]
+    steps = [record for record in outcome.records if isinstance(record, StepFinished)]
+    return [[(each.request_id, each.computed_tokens, each.new_tokens) for each in step.chunks] for step in steps]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -78,7 +78,11 @@ def test_what_the_gpu_loses_comes_back_if_it_was_written(policy: str) -> None:
     # Written: all prompts as they were put in; what comes for the second time; or what was evicted.
     stored = {"write_through": 22 + 50 + 3, "write_through_selective": 0, "write_back": 22 + 50}
     assert host_of(outcome).offloaded == stored[policy]
-    told = [(one.request_id, one.blocks, one.tiers) for one in outcome.records if isinstance(one, TiersLoaded)]
+    told = [
+        (record.request_id, record.blocks, record.tiers)
+        for record in outcome.records
+        if isinstance(record, TiersLoaded)
+    ]
     assert told == ([("2", 20, ("host: 20",))] if kept else told[:0])
 
 
@@ -103,7 +107,7 @@ def test_a_step_lasts_until_what_it_loads_is_there(*, overlap: bool) -> None:
     for base_us, duration_us in ((0, 1000), (3000, 3000 + 40)):
         tiers = hicache("write_through", base_us=base_us, tokens_per_us=0.5)
         outcome = run(again(20), tiers, overlap=overlap)
-        last = [one for one in outcome.records if isinstance(one, StepFinished) and one.chunks][-1]
+        last = [record for record in outcome.records if isinstance(record, StepFinished) and record.chunks][-1]
         assert (last.time_us, last.duration_us) == (20_000, duration_us)
 
 
@@ -112,11 +116,11 @@ def test_what_is_being_written_is_no_room_yet() -> None:
     requests = [request(0, 0, 22, 1), request(1, 500, 50, 1)]
     for base_us, start_us in ((0, 1022), (3000, 4022)):
         outcome = run([*requests], hicache("write_through", base_us=base_us))
-        assert [one.time_us for one in outcome.records if isinstance(one, StepFinished)] == [0, start_us]
+        assert [record.time_us for record in outcome.records if isinstance(record, StepFinished)] == [0, start_us]
         requests = [request(0, 0, 22, 1), request(1, 500, 50, 1)]
     # Written back, it is written when it is evicted, and the plan waits for that.
     outcome = run(requests, hicache("write_back", base_us=3000))
-    assert [one.time_us for one in outcome.records if isinstance(one, StepFinished)] == [0, 4022]
+    assert [record.time_us for record in outcome.records if isinstance(record, StepFinished)] == [0, 4022]
 
 
 def test_on_a_tight_cache_writing_through_makes_requests_wait() -> None:
@@ -165,7 +169,7 @@ def test_the_books_are_right_at_any_time_and_checkpoints_go_on_alike(number: int
         instance = parts.instances[0]
         pool, batch = instance.pool, instance.batch
         assert isinstance(pool, HostPool)
-        holders = [(one, batch.cohort.held_blocks(one)) for one in batch.holders()]
+        holders = [(holder, batch.cohort.held_blocks(holder)) for holder in batch.holders()]
         assert pool.audit(holders) == ""
         assert pool.hicache.tiers[0] is pool.host_tree.host
     assert digest(parts) == digest(whole)

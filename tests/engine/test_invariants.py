@@ -124,13 +124,16 @@ def test_every_invariant_has_a_fault() -> None:
 def test_the_page_has_every_statement_by_identifier_and_name() -> None:
     page = (Path(__file__).parents[2] / "docs" / "semantics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (INV-\S+) \| ([^|]+) \| ([^|]+) \|", page, re.MULTILINE)
-    assert rows == [(one.identifier, one.name, one.sentence) for one in STATEMENTS.values()]
+    assert rows == [(statement.identifier, statement.name, statement.sentence) for statement in STATEMENTS.values()]
     assert [identifier for identifier, _, _ in rows][:11] == [f"INV-{number}" for number in range(1, 12)]
 
 
 def test_every_check_has_a_statement_and_its_verdict_has_the_name() -> None:
     cluster = busy()
-    assert {one.identifier for one in (*INVARIANTS, *CLUSTER_INVARIANTS)} == STATEMENTS.keys() - {"INV-6", "INV-10"}
+    assert {invariant.identifier for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS)} == STATEMENTS.keys() - {
+        "INV-6",
+        "INV-10",
+    }
     assert set(outcomes(cluster, verify=True).values()) == {"ok"}
     _turn_the_clock_back(cluster)
     assert outcomes(cluster, verify=True)["INV-3"].startswith("clock monotonicity: the clock went back ")

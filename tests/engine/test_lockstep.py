@@ -34,7 +34,7 @@ def replicas(count: int = 1, *, ranks: int = 2, ahead: bool = False, shares: boo
 def steps(outcome: Outcome) -> list[tuple[int, int, int]]:
     """Instance, start and duration of each."""
     found = [record for record in outcome.records if isinstance(record, StepFinished)]
-    return [(one.instance, one.time_us, one.duration_us) for one in found]
+    return [(step.instance, step.time_us, step.duration_us) for step in found]
 
 
 def ends(outcome: Outcome) -> dict[str, int]:
@@ -89,7 +89,7 @@ def test_each_rank_has_groups_of_layers_of_its_own(ahead: bool, drawn: list[tupl
         model = replace(pool.model, num_hidden_layers=2, sliding_window_layers=1, sliding_window=16)
         pool = replace(pool, engine=engine, model=model, latency=STEADY)
         outcome = Outcome(replace(made, pools=(pool,)), [request(*one) for one in there])
-        told = [one for one in outcome.records if isinstance(one, Preempted | Scheduled | Completed)]
+        told = [record for record in outcome.records if isinstance(record, Preempted | Scheduled | Completed)]
         found.append(sorted((replace(one, event=0) for one in told), key=lambda one: (one.time_us, one.instance)))
     assert found[0] == found[1]
 

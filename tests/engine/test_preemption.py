@@ -38,7 +38,7 @@ def _run(requests: list[Request], blocks: int = 6, **more: object) -> Outcome:
 
 
 def _victims(outcome: Outcome) -> list[str]:
-    return [one.request_id for one in outcome.records if isinstance(one, Preempted)]
+    return [record.request_id for record in outcome.records if isinstance(record, Preempted)]
 
 
 @pytest.mark.parametrize(("victim", "first"), [("tail", "2"), ("cheapest-recompute", "1")])
@@ -64,7 +64,7 @@ def test_what_a_victim_computes_again(recompute: str | None, again: int, generat
     """Under ``blis``: with ``all`` the token that it had generated is part of its second prefill."""
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=3, recompute=recompute, caching=False)
-    chosen = [one for one in outcome.records if isinstance(one, Scheduled) and one.request_id == "1"]
+    chosen = [record for record in outcome.records if isinstance(record, Scheduled) and record.request_id == "1"]
     assert chosen[0].new_tokens == 4
     assert chosen[1].new_tokens == again
     assert outcome.rows["1"].output_tokens == generated
@@ -74,26 +74,31 @@ def test_a_swapped_victim_goes_on_where_it_was() -> None:
     """Two blocks go in 5 + 200 us and come back in as many, and both steps are longer by that."""
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=4, restore="swap", host_link=SLOW, caching=False)
-    (choice,) = (one for one in outcome.records if isinstance(one, RestoreChosen))
-    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    (choice,) = (record for record in outcome.records if isinstance(record, RestoreChosen))
+    (back,) = (record for record in outcome.records if isinstance(record, SwappedBack))
     assert (choice.request_id, choice.choice, choice.blocks, choice.swap_us) == ("1", "swap", 2, 410)
     assert (back.tokens, back.blocks, back.transfer_us) == (8, 2, 205)
-    steps = [one for one in outcome.records if isinstance(one, StepFinished)]
-    (out,) = (one for one in steps if one.preempted)
-    (into,) = (one for one in steps if one.admitted == ("1",))
+    steps = [record for record in outcome.records if isinstance(record, StepFinished)]
+    (out,) = (step for step in steps if step.preempted)
+    (into,) = (step for step in steps if step.admitted == ("1",))
     assert out.duration_us == 100 + 10 + 205
     assert [(chunk.computed_tokens, chunk.new_tokens) for chunk in into.chunks] == [(8, 1)]
     assert into.duration_us == 100 + 1 + 205
-    found = preemption_report(outcome.cluster.instances, [1])
-    assert (found.recomputed_tokens, found.swapped_out, found.swapped_in, found.transfer_us) == (0, 1, 1, 410)
-    assert (found.added_us, found.bytes_moved) == (410, 4 * 4 * 32768)
+    preemption = preemption_report(outcome.cluster.instances, [1])
+    assert (preemption.recomputed_tokens, preemption.swapped_out, preemption.swapped_in, preemption.transfer_us) == (
+        0,
+        1,
+        1,
+        410,
+    )
+    assert (preemption.added_us, preemption.bytes_moved) == (410, 4 * 4 * 32768)
     assert outcome.rows["1"].output_tokens == 9
 
 
 def test_transfers_that_overlap_make_a_step_as_long_as_the_longer_of_the_two() -> None:
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=4, restore="swap", host_link=replace(SLOW, overlap=True), caching=False)
-    (out,) = (one for one in outcome.records if isinstance(one, StepFinished) and one.preempted)
+    (out,) = (record for record in outcome.records if isinstance(record, StepFinished) and record.preempted)
     assert out.duration_us == 205
     assert preemption_report(outcome.cluster.instances, [1]).added_us == (205 - 110) + (205 - 101)
 
@@ -102,7 +107,7 @@ def test_what_the_gpu_still_has_is_not_moved_back() -> None:
     """Nothing overwrites the first block of the victim while it waits."""
     requests = [request(0, 0, 4, 6), request(1, 0, 4, 6)]
     outcome = _run(requests, blocks=4, restore="swap", host_link=SLOW)
-    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    (back,) = (record for record in outcome.records if isinstance(record, SwappedBack))
     assert (back.tokens, back.blocks) == (8, 1)
 
 
@@ -126,8 +131,8 @@ def test_whatever_a_victim_gets_back_the_host_keeps_nothing_of_it(cached: int, t
 def test_where_the_host_is_full_a_victim_is_recomputed() -> None:
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=4, restore="swap", host_link=replace(SLOW, blocks=1), caching=False)
-    found = preemption_report(outcome.cluster.instances, [1])
-    assert (found.swapped_out, found.host_full, found.recomputed_tokens) == (0, 1, 8)
+    preemption = preemption_report(outcome.cluster.instances, [1])
+    assert (preemption.swapped_out, preemption.host_full, preemption.recomputed_tokens) == (0, 1, 8)
 
 
 @pytest.mark.parametrize(("bandwidth", "choice"), [(1.31072, "recompute"), (1310.72, "swap")])
@@ -136,7 +141,7 @@ def test_auto_takes_what_costs_less(bandwidth: float, choice: str) -> None:
     link = HostLink(bandwidth_gb_per_s=bandwidth, base_latency_us=0)
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=4, restore="auto", host_link=link, caching=False)
-    first = next(one for one in outcome.records if isinstance(one, RestoreChosen))
+    first = next(record for record in outcome.records if isinstance(record, RestoreChosen))
     assert (first.choice, first.recompute_us) == (choice, 8)
 
 
@@ -160,7 +165,7 @@ def test_vllm_swaps_too_and_counts_the_token_under_way() -> None:
     outcome = _run(
         requests, blocks=4, restore="swap", host_link=SLOW, caching=False, batching="vllm-v1", settings=settings
     )
-    (back,) = (one for one in outcome.records if isinstance(one, SwappedBack))
+    (back,) = (record for record in outcome.records if isinstance(record, SwappedBack))
     assert back.tokens == 8
     assert {row.output_tokens for row in outcome.rows.values()} == {9}
     assert preemption_report(outcome.cluster.instances, [1]).added_us == 410

@@ -29,7 +29,7 @@ RULES: Final[tuple[tuple[str, dict[str, Setting]], ...]] = (
 )
 VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
 RESTORES: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.restore"))
-CHECKED: Final = [one for one in INVARIANTS if one.identifier != "INV-9"]
+CHECKED: Final = [invariant for invariant in INVARIANTS if invariant.identifier != "INV-9"]
 
 
 def overload(seed: int) -> list[tuple[Experiment, list[Request]]]:
@@ -115,7 +115,7 @@ def run(made: Experiment, requests: list[Request]) -> int:
     simple = made.policy.preemption_victim != "priority"
     most = work_of(requests) * (1 if simple else 3)
     while cluster.run(1):
-        assert [wrong for one in CHECKED if (wrong := one.check(cluster))] == []
+        assert [wrong for invariant in CHECKED if (wrong := invariant.check(cluster))] == []
         assert len(steps) <= most, "it makes no progress"
     for one in requests:
         assert one.preemptions <= bound(made, requests, one.index)

@@ -80,7 +80,7 @@ def test_the_tree_finds_what_was_put_in_and_evicts_the_oldest_leaf_that_nobody_h
             tree.let_go(next(iter(tree.holders)))
         elif move == "evict":
             leaves = [one for one in tree.nodes() if not one.children and not one.references]
-            oldest = min(leaves, key=lambda one: one.used, default=None)
+            oldest = min(leaves, key=lambda leaf: leaf.used, default=None)
             gone = [] if oldest is None else path(oldest)
             assert tree.evict() == (0 if oldest is None else oldest.blocks)
             kept = [] if oldest is None else gone[: len(gone) - oldest.blocks]

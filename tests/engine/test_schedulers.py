@@ -35,8 +35,8 @@ def steps(outcome: Outcome) -> list[StepFinished]:
 def work(outcome: Outcome) -> list[tuple[dict[str, int], int, tuple[str, ...]]]:
     """Of each step: prefilled tokens by request, decodes, and who stalled."""
     return [
-        ({chunk.request_id: chunk.new_tokens for chunk in one.chunks}, one.decode_requests, one.stalled)
-        for one in steps(outcome)
+        ({chunk.request_id: chunk.new_tokens for chunk in step.chunks}, step.decode_requests, step.stalled)
+        for step in steps(outcome)
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_decode_step_serves_the_oldest_and_takes_as_long_as_the_captured_batch
     outcome = run("nano", five(), max_num_seqs=3)
     # Two steps of prompts; then three at a time, padded to a graph of three (there is none larger).
     assert [decodes for _, decodes, _ in work(outcome)] == [0, 0, 3, 3, 2, 2]
-    assert [one.duration_us for one in steps(outcome)] == [112, 108, 130, 130, 120, 120]
+    assert [step.duration_us for step in steps(outcome)] == [112, 108, 130, 130, 120, 120]
     assert steps(run("nano", five()))[1].duration_us == 100 + 10 * 8
 
 
@@ -79,8 +79,8 @@ def test_without_cuda_graphs_no_step_is_padded() -> None:
     eager = replace(plain, pools=(replace(pool, engine=replace(pool.engine, enforce_eager=True)),))
     asked = [[request(number, 0, 4, 2) for number in range(5)] for _ in range(2)]
     padded, exact = steps(Outcome(plain, asked[0])), steps(Outcome(eager, asked[1]))
-    assert [one.duration_us for one in padded] == [120, 180]  # 5 decodes in a graph of 8
-    assert [one.duration_us for one in exact] == [120, 150]
+    assert [step.duration_us for step in padded] == [120, 180]  # 5 decodes in a graph of 8
+    assert [step.duration_us for step in exact] == [120, 150]
 
 
 def test_captured_sizes() -> None:
@@ -91,7 +91,7 @@ def test_captured_sizes() -> None:
 
 def test_a_victim_keeps_its_answer_and_prefills_it_with_the_prompt() -> None:
     outcome = run("nano", [request(0, 0, 8, 8), request(1, 0, 8, 8)], blocks=6)
-    lost = [(one.request_id, one.for_request) for one in outcome.records if isinstance(one, Preempted)]
+    lost = [(record.request_id, record.for_request) for record in outcome.records if isinstance(record, Preempted)]
     # With the fifth token 0 needs its fourth block, and both hold three.
     assert lost == [("1", "0")]
     again = [chunks["1"] for chunks, _, _ in work(outcome) if "1" in chunks]
@@ -142,9 +142,9 @@ def test_who_does_not_fit_is_skipped() -> None:
         return [request(0, 0, 8, 4), request(1, 1, 16, 1), request(2, 2, 4, 1)]
 
     outcome = run("llm-serving-sim", three(), blocks=5)
-    assert [one.admitted for one in steps(outcome)] == [("0",), ("2",), (), (), ("1",)]
+    assert [step.admitted for step in steps(outcome)] == [("0",), ("2",), (), (), ("1",)]
     in_line = run("vllm-v1", three(), blocks=5)
-    assert [one.admitted for one in steps(in_line)] == [("0",), (), (), (), ("1", "2")]
+    assert [step.admitted for step in steps(in_line)] == [("0",), (), (), (), ("1", "2")]
 
 
 def test_a_limit_of_requests_holds_for_each_pass_and_none_for_any_number() -> None:
@@ -152,8 +152,8 @@ def test_a_limit_of_requests_holds_for_each_pass_and_none_for_any_number() -> No
         run("llm-serving-sim", [request(number, 0, 4, 2) for number in range(12)], max_num_seqs=most)
         for most in (5, UNLIMITED)
     )
-    assert [one.decode_requests + len(one.chunks) for one in steps(few)] == [5, 5, 5, 5, 2, 2]
-    assert [one.decode_requests + len(one.chunks) for one in steps(many)] == [12, 12]
+    assert [step.decode_requests + len(step.chunks) for step in steps(few)] == [5, 5, 5, 5, 2, 2]
+    assert [step.decode_requests + len(step.chunks) for step in steps(many)] == [12, 12]
 
 
 def test_nobody_is_preempted_while_anybody_can_go_on() -> None:
@@ -161,7 +161,7 @@ def test_nobody_is_preempted_while_anybody_can_go_on() -> None:
     outcome = run("llm-serving-sim", requests, blocks=5)
     # After the first token both need a third block, and one is left: 1 stalls until 0 needs a fourth.
     assert [stalled for _, _, stalled in work(outcome)[:6]] == [(), ("1",), ("1",), ("1",), ("1",), ()]
-    lost = [(one.request_id, one.for_request) for one in outcome.records if isinstance(one, Preempted)]
+    lost = [(record.request_id, record.for_request) for record in outcome.records if isinstance(record, Preempted)]
     assert lost == [("1", "0")]
 
 
@@ -185,7 +185,7 @@ def test_the_log_has_the_iterations_of_each_interval(version: str) -> None:
     requests = [request(0, 0, 12, 3, segments=prefix), request(1, 200, 10, 3, segments=prefix), request(2, 900, 4, 1)]
     settings: dict[str, Setting] = {"version": version, "log_interval": 0.0004}
     outcome = run("llm-serving-sim", requests, settings=settings)
-    assert [one.time_us + one.duration_us for one in steps(outcome)] == [112, 222, 334, 444, 554, 1004]
+    assert [step.time_us + step.duration_us for step in steps(outcome)] == [112, 222, 334, 444, 554, 1004]
     logged = outcome.cluster.instances[0].steps
     assert isinstance(logged, LoggedSteps)
     # First tokens of 0 and 1; of 1 two tokens of ten are computed, and all count. Nothing ends from 0.8 to 0.9 ms.
@@ -242,32 +242,32 @@ def piped(requests: list[Request], stages: int, **limits: int) -> Outcome:
 def test_batches_of_different_requests_are_under_way_at_the_same_time() -> None:
     outcome = piped([request(0, 0, 8, 2), request(1, 1, 8, 2), request(2, 2, 8, 1)], 2)
     # 0 leaves the first of two equal stages at 54, where 1 and 2 enter; they find the second one free at 108.
-    assert [(one.time_us, one.duration_us, one.next_step_us) for one in steps(outcome)] == [
+    assert [(step.time_us, step.duration_us, step.next_step_us) for step in steps(outcome)] == [
         (0, 108, 54),
         (54, 116, 112),
         (112, 113, 170),
         (170, 110, -1),
     ]
-    assert [one.running for one in steps(outcome)] == [1, 2, 1, 0]
-    assert all(not one.stalled for one in steps(outcome))
+    assert [step.running for step in steps(outcome)] == [1, 2, 1, 0]
+    assert all(not step.stalled for step in steps(outcome))
 
 
 def test_nothing_is_scheduled_while_the_pipe_is_full() -> None:
     outcome = piped([request(number, 20 * number, 8, 1) for number in range(4)], 2, budget=8)
     # Every batch of 108 has its end 54 after the one before; the third enters when the first has left.
-    assert [one.time_us for one in steps(outcome)] == [0, 54, 108, 162]
+    assert [step.time_us for step in steps(outcome)] == [0, 54, 108, 162]
     tallies = outcome.cluster.instances[0].tallies
     assert (tallies.active_us, tallies.computing_us) == (162 + 108, 4 * 108)
 
 
 def test_a_pass_that_came_to_nothing_holds_nobody_up() -> None:
     outcome = piped([request(0, 0, 8, 9, deadline_us=20), request(1, 200, 8, 1)], 2)
-    assert [one.time_us for one in steps(outcome)] == [0, 200]
+    assert [step.time_us for step in steps(outcome)] == [0, 200]
 
 
 def test_a_request_that_has_ended_keeps_its_blocks_until_its_batch_has_left() -> None:
     outcome = piped([request(0, 0, 8, 1), request(1, 10, 8, 1)], 2, blocks=3)
-    assert [one.time_us for one in steps(outcome)] == [0, 108]
+    assert [step.time_us for step in steps(outcome)] == [0, 108]
 
 
 def test_a_pipeline_holds_the_blocks_of_its_largest_stage() -> None:

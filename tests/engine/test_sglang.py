@@ -44,7 +44,7 @@ def declaring(index: int, arrival_us: int, tokens: int, output: int, declared: i
 
 
 def retractions(outcome: Outcome) -> list[Retracted]:
-    return [one for one in outcome.records if isinstance(one, Retracted)]
+    return [record for record in outcome.records if isinstance(record, Retracted)]
 
 
 # ---- prompts ----
@@ -101,7 +101,7 @@ def test_no_more_run_than_there_are_places() -> None:
 def test_what_was_computed_is_found_token_by_token() -> None:
     shared = (("system", 13),)
     outcome = run([request(0, 0, 20, 1, segments=shared), request(1, 500, 18, 1, segments=shared)])
-    assert [[(one.computed_tokens, one.new_tokens) for one in step.chunks] for step in steps(outcome)] == [
+    assert [[(chunk.computed_tokens, chunk.new_tokens) for chunk in step.chunks] for step in steps(outcome)] == [
         [(0, 20)],
         [(13, 5)],
     ]
@@ -132,7 +132,7 @@ def test_the_least_recently_used_leaf_goes_as_a_whole() -> None:
         request(5, 5000, 21, 1, segments=heads[0]),
     ]
     outcome = run(requests, blocks=64)
-    assert [[one.computed_tokens for one in step.chunks] for step in steps(outcome)][3:] == [[0], [20], [0]]
+    assert [[chunk.computed_tokens for chunk in step.chunks] for step in steps(outcome)][3:] == [[0], [20], [0]]
 
 
 # ---- the order of the queue ----
@@ -167,7 +167,7 @@ def test_the_one_that_has_generated_least_goes_back_to_the_end_of_the_queue() ->
     requests = [request(0, 0, 10, 49), request(1, 50, 10, 38), request(2, 60, 4, 1)]
     outcome = run(requests, {"schedule_conservativeness": 0.01}, blocks=61, max_num_seqs=2)
     first = retractions(outcome)[0]
-    (victim,) = [one for one in outcome.records if isinstance(one, Preempted) and one.event == first.event]
+    (victim,) = [record for record in outcome.records if isinstance(record, Preempted) and record.event == first.event]
     assert (victim.request_id, victim.lost_tokens, victim.freed_blocks) == ("1", 30, 30)
     assert (first.retracted, first.kept, first.needed_blocks, first.free_blocks) == (1, 1, 2, 1)
     # 0 has generated 21 of 49: (21 + 20) / (49 + 1) is expected from then on.
@@ -180,7 +180,7 @@ def test_a_retracted_request_keeps_its_answer_and_finds_its_prompt() -> None:
     # Room for 20 tokens of the other is free without its prompt.
     requests = [request(0, 0, 10, 40), request(1, 50, 10, 40)]
     outcome = run(requests, {"schedule_conservativeness": 0.01}, blocks=70)
-    (lost,) = [one for one in outcome.records if isinstance(one, Preempted)]
+    (lost,) = [record for record in outcome.records if isinstance(record, Preempted)]
     again = next(step for step in steps(outcome) if step.time_us > lost.time_us and step.chunks)
     (chunk,) = again.chunks
     assert chunk.computed_tokens == 10
@@ -257,10 +257,10 @@ def test_a_place_is_taken_from_the_least_urgent_if_they_are_far_enough_apart() -
         return [*running, urgent(priority, request(3, 320, 6, 2))]
 
     near = run(requests(3), BY_PRIORITY, max_num_seqs=3)
-    assert not [one for one in near.records if isinstance(one, Preempted)]
+    assert not [record for record in near.records if isinstance(record, Preempted)]
     far = run(requests(2), BY_PRIORITY, max_num_seqs=3)
-    (lost,) = [one for one in far.records if isinstance(one, Preempted)]
-    (why,) = [one for one in far.records if isinstance(one, PreemptedByPriority)]
+    (lost,) = [record for record in far.records if isinstance(record, Preempted)]
+    (why,) = [record for record in far.records if isinstance(record, PreemptedByPriority)]
     assert (lost.request_id, lost.for_request, lost.lost_tokens) == ("2", "3", 6)
     assert (why.request_id, why.beneficiary, why.priority, why.beneficiary_priority, why.threshold) == (
         *("2", "3", 5, 2),
@@ -268,7 +268,7 @@ def test_a_place_is_taken_from_the_least_urgent_if_they_are_far_enough_apart() -
     )
     assert [step.admitted for step in steps(far) if step.admitted] == [("0", "1", "2"), ("3",), ("2",)]
     again = [step for step in steps(far) if step.admitted == ("2",)]
-    assert [(one.computed_tokens, one.new_tokens) for one in again[0].chunks] == [(4, 3)]
+    assert [(chunk.computed_tokens, chunk.new_tokens) for chunk in again[0].chunks] == [(4, 3)]
     assert [row.output_tokens for row in far.rows.values()] == [9, 9, 9, 2]
     tallies = far.cluster.instances[0].tallies
     assert (tallies.preemptions, tallies.allocation_failures, tallies.kv_wait_us) == (1, 0, 0)
@@ -277,7 +277,7 @@ def test_a_place_is_taken_from_the_least_urgent_if_they_are_far_enough_apart() -
 def test_for_want_of_kv_blocks_no_request_is_preempted_by_priority() -> None:
     requests = [urgent(9, request(0, 0, 60, 20)), urgent(0, request(1, 50, 60, 20))]
     outcome = run(requests, BY_PRIORITY, blocks=100)
-    assert not [one for one in outcome.records if isinstance(one, Preempted)]
+    assert not [record for record in outcome.records if isinstance(record, Preempted)]
     assert [step.admitted for step in steps(outcome) if step.admitted] == [("0",), ("1",)]
 
 
@@ -292,9 +292,9 @@ def test_one_is_preempted_only_where_those_who_may_be_leave_enough_room() -> Non
 
     settings = {**BY_PRIORITY, "schedule_conservativeness": 10.0}
     both = run(requests(6), settings, blocks=100, max_num_seqs=3)
-    assert [one.request_id for one in both.records if isinstance(one, Preempted)] == ["1", "2"]
+    assert [record.request_id for record in both.records if isinstance(record, Preempted)] == ["1", "2"]
     none = run(requests(2), settings, blocks=100, max_num_seqs=3)
-    assert not [one for one in none.records if isinstance(one, Preempted)]
+    assert not [record for record in none.records if isinstance(record, Preempted)]
 
 
 def test_a_run_goes_on_from_a_checkpoint_as_it_would_have() -> None:
@@ -336,8 +336,8 @@ def test_requests_that_have_left_are_forgotten() -> None:
 def named(outcome: Outcome, name: str) -> list[str]:
     """The kinds of records about a request after its client has given up."""
     records = outcome.records
-    since = next(at for at, one in enumerate(records) if isinstance(one, TimedOut) and one.request_id == name)
-    return [type(one).__name__ for one in records[since + 1 :] if getattr(one, "request_id", "") == name]
+    since = next(at for at, record in enumerate(records) if isinstance(record, TimedOut) and record.request_id == name)
+    return [type(record).__name__ for record in records[since + 1 :] if getattr(record, "request_id", "") == name]
 
 
 @pytest.mark.parametrize(("overlaps", "decodes"), [(False, 3), (True, 4)])
@@ -360,9 +360,9 @@ def test_a_request_given_up_keeps_its_place_until_its_next_token(overlaps: bool,
 def test_what_it_computed_can_be_found_later_and_its_blocks_are_held_until_then() -> None:
     given_up = request(0, 0, 8, 50, segments=(("g", 8),), deadline_us=250)
     outcome = run([given_up, request(1, 600, 9, 1, segments=(("g", 8),))])
-    used = [one.kv_used_blocks for one in steps(outcome)]
+    used = [step.kv_used_blocks for step in steps(outcome)]
     assert used[:4] == [8, 9, 10, 11]
-    assert [one.computed_tokens for step in steps(outcome) for one in step.chunks] == [0, 8]
+    assert [chunk.computed_tokens for step in steps(outcome) for chunk in step.chunks] == [0, 8]
 
 
 def test_a_split_prompt_and_who_waits_leave_at_once() -> None:
@@ -378,8 +378,8 @@ def test_who_is_retracted_after_its_client_has_gone_is_prefilled_once_more() -> 
     retracted_us = retractions(run(requests, settings, blocks=80))[0].time_us
     requests = [request(0, 0, 10, 40), request(1, 150, 10, 40, deadline_us=retracted_us - 1)]
     outcome = run(requests, settings, blocks=80)
-    assert [one.time_us for one in retractions(outcome)] == [retracted_us]
-    assert not any(isinstance(one, Preempted) for one in outcome.records)
+    assert [retraction.time_us for retraction in retractions(outcome)] == [retracted_us]
+    assert not any(isinstance(record, Preempted) for record in outcome.records)
     prefilled = [(step.time_us, chunk.request_id) for step in steps(outcome) for chunk in step.chunks]
     assert [name for _, name in prefilled] == ["0", "1", "1"]
     assert prefilled[-1][0] > retracted_us
@@ -447,7 +447,7 @@ def test_instances_that_go_take_those_who_were_given_up_with_them(drain: str) ->
     simulation = blis_tui.Simulation(blis_tui.load("autoscaling", set=changed), check="all")
     simulation.run()
     assert simulation.report().requests.timed_out > 20
-    assert not any(one.batch.given_up or one.seen.present for one in simulation.cluster.instances)
+    assert not any(instance.batch.given_up or instance.seen.present for instance in simulation.cluster.instances)
 
 
 # ---- what it says of itself ----
@@ -532,11 +532,15 @@ def test_a_request_without_a_place_for_its_adapter_is_passed_over_and_the_base_m
         request(3, 30, 8, 1, adapter="a"),
     ]
     outcome = Outcome(made, requests)
-    steps = [one for one in outcome.records if isinstance(one, StepFinished) and one.chunks]
-    assert [[chunk.request_id for chunk in one.chunks] for one in steps] == [["0"], ["2"], ["1", "3"]]
-    why = [one for one in outcome.records if isinstance(one, SchedulingStopped) and one.cause == "adapter"]
+    steps = [record for record in outcome.records if isinstance(record, StepFinished) and record.chunks]
+    assert [[chunk.request_id for chunk in step.chunks] for step in steps] == [["0"], ["2"], ["1", "3"]]
+    why = [record for record in outcome.records if isinstance(record, SchedulingStopped) and record.cause == "adapter"]
     assert [one.request_id for one in why][:1] == ["1"]
-    assert [(one.request_id, one.adapter, one.reason) for one in outcome.records if isinstance(one, AdapterHeld)] == [
+    assert [
+        (record.request_id, record.adapter, record.reason)
+        for record in outcome.records
+        if isinstance(record, AdapterHeld)
+    ] == [
         ("1", "a", "slots"),
         ("3", "a", "slots"),
     ]

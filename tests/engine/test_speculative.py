@@ -39,12 +39,12 @@ def speculating(drafts: int, acceptance: float, *, draft_token_us: int = 0, **mo
 
 
 def steps_of(outcome: Outcome) -> list[StepFinished]:
-    return [one for one in outcome.records if isinstance(one, StepFinished)]
+    return [record for record in outcome.records if isinstance(record, StepFinished)]
 
 
 def gains(outcome: Outcome) -> list[int]:
     """What the answer gained in each decode step."""
-    return [one.output_tokens for one in outcome.records if isinstance(one, DraftsVerified)]
+    return [record.output_tokens for record in outcome.records if isinstance(record, DraftsVerified)]
 
 
 @pytest.mark.parametrize(("acceptance", "expected"), [(1.0, [4, 4, 2]), (0.0, [1] * 10)])
@@ -66,7 +66,7 @@ def test_drafting_takes_its_time_in_steps_that_verify_drafts() -> None:
 @pytest.mark.parametrize(("more", "drafted"), [({"budget": 3}, 2), ({"threshold": 2}, 1), ({"max_model_len": 20}, 3)])
 def test_what_bounds_tokens_bounds_drafts(more: dict[str, int], drafted: int) -> None:
     outcome = Outcome(speculating(7, 0.0, **more), [request(0, 0, 8, 9)])
-    found = [one.draft_tokens for one in outcome.records if isinstance(one, DraftsVerified)]
+    found = [record.draft_tokens for record in outcome.records if isinstance(record, DraftsVerified)]
     assert found[-1] == drafted
     assert outcome.rows["0"].output_tokens == 9
 
@@ -132,9 +132,9 @@ def test_rates_by_position_are_those_of_the_report() -> None:
     )
     simulation = blis_tui.Simulation(made)
     simulation.run()
-    found = simulation.report().speculative
-    assert found is not None
-    assert found.acceptance_rates == pytest.approx(rates, abs=0.02)
+    speculative = simulation.report().speculative
+    assert speculative is not None
+    assert speculative.acceptance_rates == pytest.approx(rates, abs=0.02)
 
 
 def test_luck_by_position_is_that_of_each_position() -> None:
@@ -168,17 +168,17 @@ def test_rates_that_no_drafts_have_are_refused(said: dict[str, object], told: st
 def test_reports_count_in_the_terms_of_vllm() -> None:
     """With p = 0.6 and 3 drafts: 0.6 + 0.36 + 0.216 accepted per draft, but for chance."""
     outcome = Outcome(speculating(3, 0.6, budget=1000, blocks=2000), [request(n, 0, 8, 500) for n in range(8)])
-    found = speculative_report(outcome.cluster.instances)
-    assert found is not None
-    records = [one for one in outcome.records if isinstance(one, DraftsVerified)]
+    speculative = speculative_report(outcome.cluster.instances)
+    assert speculative is not None
+    records = [record for record in outcome.records if isinstance(record, DraftsVerified)]
     verified = [one for record in records for one in record.verified]
-    assert found.num_drafts == len(verified)
-    assert found.num_draft_tokens == sum(one.draft_tokens for one in verified) == 3 * len(verified)
-    assert found.num_accepted_tokens == sum(one.accepted_tokens for one in verified)
-    assert found.draft_acceptance_rate == found.num_accepted_tokens / found.num_draft_tokens
-    assert found.mean_acceptance_length == pytest.approx(1 + 0.6 + 0.36 + 0.216, rel=0.03)
-    assert found.acceptance_rates == pytest.approx((0.6, 0.36, 0.216), rel=0.1)
-    assert found.tokens_per_step == 8 * 499 / len(verified)
+    assert speculative.num_drafts == len(verified)
+    assert speculative.num_draft_tokens == sum(one.draft_tokens for one in verified) == 3 * len(verified)
+    assert speculative.num_accepted_tokens == sum(one.accepted_tokens for one in verified)
+    assert speculative.draft_acceptance_rate == speculative.num_accepted_tokens / speculative.num_draft_tokens
+    assert speculative.mean_acceptance_length == pytest.approx(1 + 0.6 + 0.36 + 0.216, rel=0.03)
+    assert speculative.acceptance_rates == pytest.approx((0.6, 0.36, 0.216), rel=0.1)
+    assert speculative.tokens_per_step == 8 * 499 / len(verified)
     assert speculative_report(Outcome(experiment(), [request(0, 0, 8, 4)]).cluster.instances) is None
 
 
@@ -220,7 +220,9 @@ def test_a_decode_of_five_tokens_costs_more_than_one_and_far_less_than_five(kind
     pool = plain.pools[0]
     settings = Speculative(draft_tokens=4, acceptance=0.5)
     wide = replace(pool, engine=replace(pool.engine, speculative=settings))
-    one, five = (create_latency(plain.plugins, each) for each in (pool, wide))
+    step_time_model, five = (create_latency(plain.plugins, each) for each in (pool, wide))
     decodes, prefill = StepLoad([], 8, 8 * 300), StepLoad([Chunk(request(0, 0, 256, 1), 0, 256, 256)])
-    assert one.step_time_us(decodes) < five.step_time_us(decodes) < 2 * one.step_time_us(decodes)
-    assert one.step_time_us(prefill) == five.step_time_us(prefill)
+    assert (
+        step_time_model.step_time_us(decodes) < five.step_time_us(decodes) < 2 * step_time_model.step_time_us(decodes)
+    )
+    assert step_time_model.step_time_us(prefill) == five.step_time_us(prefill)

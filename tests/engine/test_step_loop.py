@@ -20,19 +20,19 @@ def planning_ahead(budget: int = 64) -> Experiment:
 
 def steps(requests: list[Request], budget: int = 64) -> list[StepFinished]:
     outcome = Outcome(planning_ahead(budget), requests)
-    return [one for one in outcome.records if isinstance(one, StepFinished)]
+    return [record for record in outcome.records if isinstance(record, StepFinished)]
 
 
 def test_a_step_computes_who_timed_out_since_it_was_planned() -> None:
     # Steps begin at 0, 116, 236, 356. The second one is under way at 160, and the third one planned.
     found = steps([request(0, 0, 8, 6), request(1, 0, 8, 6, deadline_us=160)])
-    assert [(one.decode_requests, one.decode_context_tokens, one.duration_us) for one in found[:4]] == [
+    assert [(step.decode_requests, step.decode_context_tokens, step.duration_us) for step in found[:4]] == [
         (0, 0, 116),
         (2, 8 + 8, 120),
         (2, 9 + 9, 120),
         (1, 10, 110),
     ]
-    assert [one.running for one in found[:4]] == [2, 2, 1, 1]
+    assert [step.running for step in found[:4]] == [2, 2, 1, 1]
 
 
 def test_so_it_computes_the_chunk_of_a_prompt_and_whom_it_was_to_admit() -> None:
@@ -45,7 +45,7 @@ def test_so_it_computes_the_chunk_of_a_prompt_and_whom_it_was_to_admit() -> None
 
 def test_a_step_for_nobody_is_waited_for() -> None:
     found = steps([request(0, 0, 8, 6, deadline_us=160), request(1, 300, 8, 1)])
-    assert [(one.time_us, one.duration_us, one.running) for one in found] == [
+    assert [(step.time_us, step.duration_us, step.running) for step in found] == [
         (0, 108, 1),
         (108, 110, 1),
         (218, 110, 0),

@@ -36,28 +36,28 @@ def _run(tiers: KvTiers, *, late: int = 20_000, blocker: int = 0) -> tuple[Outco
 
 
 def _last(outcome: Outcome) -> tuple[Scheduled, StepFinished]:
-    scheduled = [one for one in outcome.records if isinstance(one, Scheduled)][-1]
-    step = next(one for one in outcome.records if isinstance(one, StepFinished) and one.admitted == ("3",))
+    scheduled = [record for record in outcome.records if isinstance(record, Scheduled)][-1]
+    step = next(record for record in outcome.records if isinstance(record, StepFinished) and record.admitted == ("3",))
     return scheduled, step
 
 
 @pytest.mark.parametrize(("overlap", "duration"), [(True, 104), (False, 194)])
 def test_a_request_is_admitted_with_what_a_tier_has(overlap: bool, duration: int) -> None:
-    outcome, found = _run(KvTiers(kind="offload", tiers=(CPU,), overlap=overlap))
+    outcome, tiers = _run(KvTiers(kind="offload", tiers=(CPU,), overlap=overlap))
     scheduled, step = _last(outcome)
     assert (scheduled.cached_tokens, scheduled.new_tokens, step.duration_us) == (8, 4, duration)
-    assert (found.offloaded, found.reloaded, found.thrashing) == (2, 2, 0)
-    assert found.tiers["cpu"].held == 2
-    assert found.transfer_us == 90 + 90
+    assert (tiers.offloaded, tiers.reloaded, tiers.thrashing) == (2, 2, 0)
+    assert tiers.tiers["cpu"].held == 2
+    assert tiers.transfer_us == 90 + 90
 
 
 def test_what_makes_room_sinks_to_the_next_tier() -> None:
-    outcome, found = _run(KvTiers(kind="offload", tiers=(replace(CPU, blocks=1), DISK)))
-    (loaded,) = (one for one in outcome.records if isinstance(one, TiersLoaded))
+    outcome, tiers = _run(KvTiers(kind="offload", tiers=(replace(CPU, blocks=1), DISK)))
+    (loaded,) = (record for record in outcome.records if isinstance(record, TiersLoaded))
     assert loaded.tiers == ("cpu: 1", "disk: 1")
     assert loaded.transfer_us == 50 + 500
     assert _last(outcome)[1].duration_us == 550
-    assert found.tiers["cpu"].dropped > 0
+    assert tiers.tiers["cpu"].dropped > 0
 
 
 @pytest.mark.parametrize("kind", ["mirror", "threshold"])
@@ -94,7 +94,9 @@ def test_preempted_requests_find_their_own_blocks_below() -> None:
     tiers = KvTiers(kind="offload", tiers=(CPU,))
     requests = [request(0, 0, 8, 16), request(1, 0, 8, 16)]
     outcome = Outcome(experiment(blocks=6, kv_tiers=tiers), requests)
-    again = [one.cached_tokens for one in outcome.records if isinstance(one, Scheduled) and one.request_id == "1"]
+    again = [
+        record.cached_tokens for record in outcome.records if isinstance(record, Scheduled) and record.request_id == "1"
+    ]
     assert again[0] == 0
     assert max(again[1:]) == 8
     assert {row.output_tokens for row in outcome.rows.values()} == {16}

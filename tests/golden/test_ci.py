@@ -273,10 +273,10 @@ def test_the_wheel_of_a_project_is_that_which_was_installed(wheel: Path, install
     with zipfile.ZipFile(wheel) as built, zipfile.ZipFile(tmp_path / "demo" / "wheels" / NAME) as carried:
         names = {one for one in built.namelist() if not one.endswith(("/RECORD", "/WHEEL"))}
         assert {one for one in carried.namelist() if not one.endswith(("/RECORD", "/WHEEL"))} == names
-        assert [one for one in names if built.read(one) != carried.read(one)] == []
+        assert [name for name in names if built.read(name) != carried.read(name)] == []
         ours = own_wheel()
         assert ours is not None
         with zipfile.ZipFile(io.BytesIO(ours)) as edited:
-            modules = {one for one in names if one.startswith("blis_tui/")}
-            assert [one for one in modules if built.read(one) != edited.read(one)] == []
+            modules = {name for name in names if name.startswith("blis_tui/")}
+            assert [module for module in modules if built.read(module) != edited.read(module)] == []
             assert {one for one in edited.namelist() if one.startswith("blis_tui/")} == modules

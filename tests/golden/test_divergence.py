@@ -186,21 +186,23 @@ def test_a_mutated_engine_is_caught_at_the_right_event(
     new = list(record_lines(experiment))
     expected = first_difference(old, new)
     assert expected is not None, "the mutation changes nothing: it tests nothing"
-    found = find_divergence(golden, result, experiment, files)
-    assert found is not None
-    assert found.after < expected <= found.until
+    divergence = find_divergence(golden, result, experiment, files)
+    assert divergence is not None
+    assert divergence.after < expected <= divergence.until
     if full:
-        assert found.exact is not None
-        assert found.event == found.exact.event == expected
-        assert found.exact.left != found.exact.right
-        assert f"first divergence: event {expected}" in found.text()
+        assert divergence.exact is not None
+        assert divergence.event == divergence.exact.event == expected
+        assert divergence.exact.left != divergence.exact.right
+        assert f"first divergence: event {expected}" in divergence.text()
     else:
         # The old engine is gone and its records were not kept: the chain still gives a window, here of one event.
-        assert found.exact is None
-        assert found.event == found.until
-        assert found.until - found.after == golden.chain.every
-        where = f"event {expected}\n" if golden.chain.every == 1 else f"between event {found.after} (still equal) and "
-        assert found.text().startswith(f"first divergence: {where}")
+        assert divergence.exact is None
+        assert divergence.event == divergence.until
+        assert divergence.until - divergence.after == golden.chain.every
+        where = (
+            f"event {expected}\n" if golden.chain.every == 1 else f"between event {divergence.after} (still equal) and "
+        )
+        assert divergence.text().startswith(f"first divergence: {where}")
 
 
 CHANGES: Final = {
@@ -226,10 +228,10 @@ def test_of_a_changed_spec_the_records_are_those_of_whole_streams(
         (tmp_path / f"{name}.blis.yaml").write_text(text, encoding="utf-8")
         experiments.append(blis_tui.load(tmp_path / f"{name}.blis.yaml"))
     old, new = (produce(one, spec="demo.blis.yaml", case="default") for one in experiments)
-    found = find_divergence(old, new, experiments[1], GoldenFiles(tmp_path, "none"))
+    divergence = find_divergence(old, new, experiments[1], GoldenFiles(tmp_path, "none"))
     expected = first_divergence(record_stream(experiments[0]), record_stream(experiments[1]), record_dict)
-    assert found is not None
-    assert found.exact == expected is not None
+    assert divergence is not None
+    assert divergence.exact == expected is not None
 
 
 @pytest.mark.parametrize("rewritten", [False, True])
@@ -259,9 +261,9 @@ def test_records_of_another_result_are_not_believed(experiment: blis_tui.Experim
     files = GoldenFiles(tmp_path, "demo")
     files.write(old)
     files.write_records(record_lines(experiment))
-    found = find_divergence(old, new, experiment, files)
-    assert found is not None
-    assert found == find_divergence(old, new, experiment, GoldenFiles(tmp_path, "none"))
+    divergence = find_divergence(old, new, experiment, files)
+    assert divergence is not None
+    assert divergence == find_divergence(old, new, experiment, GoldenFiles(tmp_path, "none"))
 
 
 def test_the_terminal_interface_is_offered_where_it_is_there(
@@ -277,10 +279,10 @@ def test_the_terminal_interface_is_offered_where_it_is_there(
     MUTATIONS["batch-2"](monkeypatch)
     result = produce(experiment, spec="demo.blis.yaml", case="default")
     difference = compare(golden, result, ComparisonOptions())
-    found = find_divergence(golden, result, experiment, files)
-    assert found is not None
+    divergence = find_divergence(golden, result, experiment, files)
+    assert divergence is not None
     for there, expected in ((None, 0), (object(), 1)):
         monkeypatch.setattr(session, "find_spec", lambda _, there=there: there)
         for case, option in zip(cases_of(spec), ("", " --case slow"), strict=True):
             text = session.describe(case, files, golden, result, difference, experiment)
-            assert text.count(f"blis-tui tui demo.blis.yaml{option} --at {found.event}") == expected
+            assert text.count(f"blis-tui tui demo.blis.yaml{option} --at {divergence.event}") == expected

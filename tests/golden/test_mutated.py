@@ -209,7 +209,7 @@ def test_mutated_bundles(block: int, members: dict[str, str], outside: Path, tmp
     fine = 0
     for seed in range(40 * block, 40 * block + 40):
         random = Random(seed)  # noqa: S311  (no secret)
-        name = random.choice([one for one in members if one != "pytest.ini"])
+        name = random.choice([member for member in members if member != "pytest.ini"])
         text = members[name]
         changed = changed_text(random, text) if name.endswith(".json") else mutation(random, (text,))
         opened, error = opened_by(zipped(tmp_path / "run.blis", {**members, name: changed}))

@@ -48,7 +48,7 @@ def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
     assert files(folder) == WAITING
     status = blis_in(folder, "golden", "status", "--json")
     assert status.returncode == 1
-    assert [(one["name"], one["golden"], one["pending"]) for one in json.loads(status.stdout)] == [
+    assert [(load["name"], load["golden"], load["pending"]) for load in json.loads(status.stdout)] == [
         ("demo", False, True)
     ]
     assert blis_in(folder, "golden", "accept").stdout == "accepted demo\n"
@@ -317,8 +317,8 @@ def test_workers_find_the_same_obsolete_goldens(accepted: Path, what: str) -> No
     else:
         (accepted / "demo.blis.yaml").unlink()
     workers = ("-p", "xdist", "-n", "1", "--max-worker-restart=0")
-    found = pytest_in(accepted, *workers, "--blis-update=unseen", "--blis-obsolete=delete")
-    assert ("obsolete goldens" in found.stdout) == (what == "deleted")
+    ended = pytest_in(accepted, *workers, "--blis-update=unseen", "--blis-obsolete=delete")
+    assert ("obsolete goldens" in ended.stdout) == (what == "deleted")
     assert files(accepted)[:2] == (["other.golden.json", "other.report.json"] if what == "deleted" else GOLDEN)
 
 
@@ -327,8 +327,8 @@ def test_where_a_part_cannot_be_collected_nothing_is_obsolete(accepted: Path) ->
     (accepted / "demo.blis.yaml").rename(accepted / "part" / "demo.blis.yaml")
     (accepted / "part" / "conftest.py").write_text("1 / 0\n", encoding="utf-8")
     (accepted / "other.blis.yaml").write_text(SPEC, encoding="utf-8")
-    found = pytest_in(accepted, "--blis-update=unseen", "--continue-on-collection-errors", "--blis-obsolete=delete")
-    assert "1 passed, 1 error" in found.stdout
+    ended = pytest_in(accepted, "--blis-update=unseen", "--continue-on-collection-errors", "--blis-obsolete=delete")
+    assert "1 passed, 1 error" in ended.stdout
     assert files(accepted)[:2] == GOLDEN
 
 
@@ -490,9 +490,9 @@ def test_an_experiment_outside_the_root_folder_is_told(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "ci").mkdir()
     (folder / "pytest.ini").rename(folder / "ci" / "pytest.ini")
-    found = pytest_in(folder, "-c", "ci/pytest.ini", ".")
-    assert "demo.blis.yaml is not below ci, the root folder of the tests" in found.stdout
-    assert "1 failed" in found.stdout
+    ended = pytest_in(folder, "-c", "ci/pytest.ini", ".")
+    assert "demo.blis.yaml is not below ci, the root folder of the tests" in ended.stdout
+    assert "1 failed" in ended.stdout
     assert pytest_in(folder, "-c", "ci/pytest.ini", "--rootdir=.", "--blis-update=unseen").returncode == 0
     assert files(folder) == GOLDEN
 

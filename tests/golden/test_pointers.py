@@ -33,7 +33,9 @@ def test_whatever_reports_have_can_be_named() -> None:
     reports = sorted(GOLDENS.rglob("*.report.json"))
     assert len(reports) > 40
     experiments = [one for path in reports if "meta" in (one := json.loads(path.read_text(encoding="utf-8")))]
-    assert {path for one in experiments for path in steps_of(one) if path and unknown_step(path) is not None} == set()
+    assert {
+        path for experiment in experiments for path in steps_of(experiment) if path and unknown_step(path) is not None
+    } == set()
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,6 @@ def test_escapes_are_those_of_json_pointers(pointer: str, name: str) -> None:
 
 def test_a_tolerance_is_for_numbers_and_not_for_true_and_false() -> None:
     options = ComparisonOptions(tolerance={"/ok": Tolerance(abs=2.0), "/count": Tolerance(abs=2.0)})
-    found = _report_differences('{"ok": true, "count": 5}', '{"ok": false, "count": 6}', options)
-    assert [(one.path, one.old, one.new) for one in found] == [("/ok", True, False)]
+    differences = _report_differences('{"ok": true, "count": 5}', '{"ok": false, "count": 6}', options)
+    assert [(difference.path, difference.old, difference.new) for difference in differences] == [("/ok", True, False)]
     assert _report_differences('{"count": 5}', '{"count": 7.5}', options) != ()

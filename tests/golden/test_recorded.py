@@ -109,7 +109,7 @@ def _told(folder: Path, digests: Digests, kind: str) -> None:
         digests.add(f"{kind}: difference", _lasting(outcome(difference_text, entry.files, folder), folder))
     for style in STYLES.values():
         digests.add(f"{kind}: comment", _lasting(outcome(comment, folder / "golden", folder, (), None, style), folder))
-    for file in sorted(one for one in (folder / "golden").rglob("*.json*") if one.suffix != ".gz"):
+    for file in sorted(path for path in (folder / "golden").rglob("*.json*") if path.suffix != ".gz"):
         digests.add(f"{kind}: files", file.name, _lasting(file.read_text(encoding="utf-8"), folder))
 
 
@@ -160,7 +160,10 @@ def test_damaged(here: Path, file_regression: FileRegressionFixture) -> None:
             settings = GoldenSettings(mode=mode, checks=(), force=force)
             changed = _SMALL.replace("kv_blocks: 60", "kv_blocks: 50")
             digests.add(kind, *(_lasting(one, here) for one in _run(folder, changed, settings)))
-            digests.add(f"{kind}: look", *(_lasting(look(one, folder), here) for one in find(folder / "golden")))
+            digests.add(
+                f"{kind}: look",
+                *(_lasting(look(golden_files, folder), here) for golden_files in find(folder / "golden")),
+            )
     digests.check(file_regression)
 
 
@@ -305,15 +308,15 @@ def test_bundles(here: Path, file_regression: FileRegressionFixture) -> None:
         digests.add("packed", _lasting(outcome(pack, target, source, **named), here))
         if not (here / target).exists():
             continue
-        with unpacked(target) as found:
-            said = (found.at, found.breaks, found.case.name, found.golden.header(), verified(found))
+        with unpacked(target) as bundle:
+            said = (bundle.at, bundle.breaks, bundle.case.name, bundle.golden.header(), verified(bundle))
             digests.add("unpacked", _lasting(repr(said), here))
-            for file in sorted(one for one in found.spec.parent.rglob("*") if one.is_file()):
+            for file in sorted(path for path in bundle.spec.parent.rglob("*") if path.is_file()):
                 digests.add("files", file.name, _lasting(file.read_text(encoding="utf-8"), here))
-            older = found.golden.header().replace('"engine": "1"', '"engine": "0"')
-            changed = found.spec.read_text(encoding="utf-8").replace("kv_blocks: 60", "kv_blocks: 40")
-            found.spec.write_text(changed, encoding="utf-8")
-            digests.add("changed", _lasting(outcome(verified, found), here), _lasting(older, here))
+            older = bundle.golden.header().replace('"engine": "1"', '"engine": "0"')
+            changed = bundle.spec.read_text(encoding="utf-8").replace("kv_blocks: 60", "kv_blocks: 40")
+            bundle.spec.write_text(changed, encoding="utf-8")
+            digests.add("changed", _lasting(outcome(verified, bundle), here), _lasting(older, here))
     digests.check(file_regression)
 
 
@@ -473,8 +476,8 @@ def test_cases(here: Path, file_regression: FileRegressionFixture) -> None:
         "[]",
     ):
         spec.write_text(text, encoding="utf-8")
-        found = outcome(cases_of, spec)
-        for one in [found] if isinstance(found, str) else found:
+        cases = outcome(cases_of, spec)
+        for one in [cases] if isinstance(cases, str) else cases:
             digests.add("cases", _lasting(one, here))
             if not isinstance(one, str):
                 digests.add("named", one.what, one.is_run, _lasting(outcome(one.load), here))
@@ -482,7 +485,7 @@ def test_cases(here: Path, file_regression: FileRegressionFixture) -> None:
     digests.add("cases", _lasting(outcome(cases_of, here / "demo@calm.blis.yaml"), here))
     _kept(here, _SMALL + _CASES)
     for pattern in ("demo*", "demo.blis.yaml", "./*.yaml::calm*", "demo@calm,seed=1", "other", "*.yml", "d/emo"):
-        digests.add("found", *(_lasting(one, here) for one in find(here / "golden", [pattern])))
+        digests.add("found", *(_lasting(golden_files, here) for golden_files in find(here / "golden", [pattern])))
     digests.check(file_regression)
 
 
@@ -505,10 +508,10 @@ def test_stored(here: Path, file_regression: FileRegressionFixture) -> None:
     for text in (to_json(half), "{", "{}", to_json({HEADER: golden.header()})):
         files.file(ACCEPTED).write_text(text, encoding="utf-8")
         digests.add("half", files.exists(), _lasting(look(files, here), here), _lasting(outcome(files.finish), here))
-        digests.add("half", sorted(one.name for one in files.folder.iterdir()))
+        digests.add("half", sorted(path.name for path in files.folder.iterdir()))
     files.file(ACCEPTED).unlink()
     files.remove()
-    digests.add("removed", sorted(one.name for one in files.folder.iterdir()))
+    digests.add("removed", sorted(path.name for path in files.folder.iterdir()))
     report = json.loads(golden.report)
     rows: list[dict[str, object]] = [
         {"nodeid": "b", "outcome": "passed", "status": "equal", "report": report},
@@ -553,7 +556,12 @@ def test_another_process(here: Path, file_regression: FileRegressionFixture) -> 
         result, trouble = produce_checked(experiment, spec="demo", case="default", checks=CHECKS, other=other)
         digests.add("checked", trouble, run_digests(experiment))
         again = produce_checked(
-            experiment, spec="demo", case="default", checks=CHECKS, other=other, is_known=lambda one: one == result
+            experiment,
+            spec="demo",
+            case="default",
+            checks=CHECKS,
+            other=other,
+            is_known=lambda golden: golden == result,
         )
         digests.add("checked", again[1])
     digests.check(file_regression)

@@ -38,7 +38,7 @@ def stored_as_is(spec: Path, *, pending: bool = False) -> tuple[Case, GoldenFile
 
 
 def states(folder: Path) -> list[tuple[str, str, bool]]:
-    return [(one.name, one.state, one.waiting) for one in survey(folder / "golden", folder)]
+    return [(entry.name, entry.state, entry.waiting) for entry in survey(folder / "golden", folder)]
 
 
 def test_states_follow_what_is_stored(tmp_path: Path) -> None:

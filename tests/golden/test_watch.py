@@ -60,7 +60,7 @@ def write(folder: Path, **texts: str) -> None:
 
 
 def names(found: Round | None) -> list[str]:
-    return [] if found is None else [one.files.name for one in found.tests]
+    return [] if found is None else [test.files.name for test in found.tests]
 
 
 def settled(watched: Watch) -> Round:
@@ -72,7 +72,7 @@ def settled(watched: Watch) -> Round:
 
 
 def verdicts(watched: Watch, found: Round) -> list[tuple[str, str]]:
-    return [(one.status, one.name) for one in (*found.verdicts, *map(watched.run, found.tests))]
+    return [(verdict.status, verdict.name) for verdict in (*found.verdicts, *map(watched.run, found.tests))]
 
 
 def test_a_test_runs_again_when_something_that_it_reads_changes(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_test_runs_again_when_something_that_it_reads_changes(tmp_path: Path) 
     (tmp_path / "trace.csv").write_text(TRACE, encoding="utf-8")
     with watch(tmp_path) as watched:
         assert watched.begin() == ()
-        assert [one.files.name for one in watched.tests] == ["based", "demo", "traced"]
+        assert [test.files.name for test in watched.tests] == ["based", "demo", "traced"]
         assert (watched.look(), watched.look()) == (None, None)
         (tmp_path / "base.yaml").write_text(SMALL.replace("requests: 6", "requests: 7"), encoding="utf-8")
         assert names(settled(watched)) == ["based"]
@@ -114,7 +114,7 @@ def test_a_new_file_is_watched_and_a_deleted_one_is_gone(tmp_path: Path) -> None
         assert verdicts(watched, settled(watched)) == [("missing", "other")]
         (tmp_path / "demo.blis.yaml").unlink()
         assert verdicts(watched, settled(watched)) == [("gone", relative_to_cwd(tmp_path / "demo.blis.yaml"))]
-        assert [one.files.name for one in watched.tests] == ["other"]
+        assert [test.files.name for test in watched.tests] == ["other"]
 
 
 def test_an_invalid_experiment_is_told_until_it_is_valid(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_what_is_skipped_or_known_to_fail(tmp_path: Path) -> None:
     write(tmp_path, no=SMALL + "skip: too long\n", bad=SMALL + "xfail: known\n")
     with watch(tmp_path) as watched:
         watched.begin()
-        found = {one.name: (one.status, one.text) for one in map(watched.run, watched.tests)}
+        found = {verdict.name: (verdict.status, verdict.text) for verdict in map(watched.run, watched.tests)}
     assert found == {"no": ("skipped", "too long"), "bad": ("xfail", "known")}
 
 

@@ -211,12 +211,12 @@ def test_requests_of_servers(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     for body, chat in product((*_BODIES, [], "x"), (False, True)):
         try:
-            found = parse_request(body, chat=chat, longest=1024)
+            request = parse_request(body, chat=chat, longest=1024)
         except RefusedError as error:
             digests.add("refused", error.document())
             continue
-        digests.add("understood", repr(found))
-        shape = Shape(found, "cmpl-1", 77, "m")
+        digests.add("understood", repr(request))
+        shape = Shape(request, "cmpl-1", 77, "m")
         usage = shape.usage(3, 2)
         digests.add("shaped", usage, shape.first_chunk(), shape.ending(usage), shape.whole("t", [1, 2], "stop", usage))
         digests.add("shaped", shape.chunk("t", [1], None), shape.chunk("t", [1], "length", usage))
@@ -266,7 +266,7 @@ def _without_times(text: str) -> str:
     if not text.startswith("data: "):
         return re.sub(r'"(created|cached_tokens)": \d+', "", text)
     events = [one.removeprefix("data: ") for one in text.split("\n\n") if one]
-    chunks = [json.loads(one) for one in events[:-1]]
+    chunks = [json.loads(event) for event in events[:-1]]
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
     texts = [choice.get("text") or choice.get("delta", {}).get("content", "") for choice in choices]
     ids = [token for choice in choices for token in choice.get("token_ids", ())]
@@ -289,7 +289,7 @@ def test_core_of_servers(file_regression: FileRegressionFixture) -> None:
             if number % 7 == 5:
                 core.abort(number - 3, at_us)
             if number % 9 == 8:
-                live = [one for one in core.requests if one.completed_us < 0]
+                live = [request for request in core.requests if request.completed_us < 0]
                 digests.add(f"{kind}: metrics", metrics.text(core.simulation.cluster, core.simulation.log, live))
         while (upcoming := core.next_us()) is not None:
             digests.add(f"{kind}: news", *core.advance(upcoming))
@@ -477,7 +477,10 @@ async def test_observing(tmp_path: Path, file_regression: FileRegressionFixture)
         async with server(every_second(odd)) as served:  # type: ignore[arg-type]
             recording = await observed(served, tmp_path / kind, 4, 0.5 if odd is _silent else 30)
             bodies = [(one.path, sorted(one.headers), one.body) for one in served.asked if one.path != "/v1/models"]
-        rows = [(one.outcome, one.status, one.tokens, one.finish_reason, one.error) for one in recording.requests]
+        rows = [
+            (request.outcome, request.status, request.tokens, request.finish_reason, request.error)
+            for request in recording.requests
+        ]
         digests.add(kind, *(re.sub(r"\d+:|[0-9.]+ s", "", repr(row)) for row in rows), len(bodies))
         digests.add("bodies", *(repr(body) for body in sorted(bodies, key=repr)[:4]), repr(recording.server))
     digests.check(file_regression)
@@ -553,8 +556,8 @@ def test_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regres
     for number, step in enumerate(whole.steps[:9]):
         one = replace(step, kv_share=None if number % 2 else step.kv_share, end_us=None if number % 3 else step.end_us)
         digests.add("steps", step_line(one, 199), step_line(one), repr(outcome(read_step, step_line(one, 199))))
-    digests.add("scrapes", *(scrape_line(one) for one in whole.scrapes), *map(repr, whole.scrapes))
-    digests.add("scrapes", *(read_scrape(scrape_line(one)) == one for one in whole.scrapes))
+    digests.add("scrapes", *(scrape_line(scrape) for scrape in whole.scrapes), *map(repr, whole.scrapes))
+    digests.add("scrapes", *(read_scrape(scrape_line(scrape)) == scrape for scrape in whole.scrapes))
     _damaged(digests, Path())
     digests.check(file_regression)
 
@@ -622,11 +625,11 @@ def _measured() -> dict[str, str]:
     rows = [(1 + n * 0.5, 20 + n, 3 + n % 4, 0.02 + n * 0.001) for n in range(30)]
     ends = [start + first + 0.01 * output for start, _, output, first in rows]
     bench = {
-        "start_times": [one[0] for one in rows],
-        "input_lens": [one[1] for one in rows],
-        "output_lens": [one[2] for one in rows],
-        "ttfts": [0.0 if n == 5 else one[3] for n, one in enumerate(rows)],
-        "itls": [[0.01] * one[2] for one in rows],
+        "start_times": [row[0] for row in rows],
+        "input_lens": [row[1] for row in rows],
+        "output_lens": [row[2] for row in rows],
+        "ttfts": [0.0 if n == 5 else row[3] for n, row in enumerate(rows)],
+        "itls": [[0.01] * row[2] for row in rows],
     }
     perf = [
         {
@@ -741,9 +744,9 @@ def test_loads(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     for name in (*_KINDS, "burst", "steady-chat", "quickstart", "nothing", "chatbo"):
         for choice in (Choice(), Choice(requests=5, seed=9), Choice(overrides=("seed=3",))):
-            found = outcome(open_load, name, choice)
-            if isinstance(found, str):
-                digests.add("refused", lasting(found, ROOT))
+            load = outcome(open_load, name, choice)
+            if isinstance(load, str):
+                digests.add("refused", lasting(load, ROOT))
             else:
-                digests.add(name, found.name, lasting(repr(found.workload), ROOT), found.seed, ends(found.workload))
+                digests.add(name, load.name, lasting(repr(load.workload), ROOT), load.seed, ends(load.workload))
     digests.check(file_regression)

@@ -27,7 +27,7 @@ ROWS = (COMPLETED, ONE_TOKEN, RUNNING, WAITING)
 
 
 def test_each_latency_is_a_field_of_the_report() -> None:
-    assert sorted(one.field for one in LATENCIES) == sorted(one.name for one in fields(Latencies))
+    assert sorted(latency.field for latency in LATENCIES) == sorted(field.name for field in fields(Latencies))
 
 
 @pytest.mark.parametrize("latency", SAMPLED.values(), ids=SAMPLED)

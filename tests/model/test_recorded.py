@@ -67,7 +67,7 @@ def _plain(value: object) -> str:
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_plain, value))})"
     if is_dataclass(value):
-        return f"{type(value).__qualname__}({', '.join(_plain(getattr(value, one.name)) for one in fields(value))})"
+        return f"{type(value).__qualname__}({', '.join(_plain(getattr(value, field.name)) for field in fields(value))})"
     return repr(value)
 
 
@@ -86,9 +86,9 @@ def test_keys(file_regression: FileRegressionFixture) -> None:
             for key, (about, annotation) in keys_of(kind).items():
                 digests.add(f"{module.__name__}: keys", name, key, annotation, _plain(about), about.is_required)
             if is_dataclass(kind):
-                for one in fields(kind):
-                    made = MISSING if one.default_factory is MISSING else one.default_factory()
-                    digests.add(f"{module.__name__}: fields", name, one.name, _plain(one.default), _plain(made))
+                for field in fields(kind):
+                    made = MISSING if field.default_factory is MISSING else field.default_factory()
+                    digests.add(f"{module.__name__}: fields", name, field.name, _plain(field.default), _plain(made))
     digests.check(file_regression)
 
 
@@ -233,10 +233,10 @@ def test_plugins(file_regression: FileRegressionFixture) -> None:
     """Plug-ins found by their marks, made with right and wrong settings, and the shipped ones."""
     digests = Digests()
     here = import_module(__name__)
-    found = plugins_in([here])
+    plugins = plugins_in([here])
     origin = Origin("own.py", "1", asked="own.py", code="2")
-    foreign = [replace(one, module="own", origin=origin) for one in found]
-    for kind, registry in (("own", Registry(found)), ("foreign", Registry(foreign, [origin]))):
+    foreign = [replace(plugin, module="own", origin=origin) for plugin in plugins]
+    for kind, registry in (("own", Registry(plugins)), ("foreign", Registry(foreign, [origin]))):
         digests.add(
             kind, *map(_plain, registry.plugins), len(registry.own), registry.names("x.inner"), registry.names("y")
         )
@@ -245,10 +245,10 @@ def test_plugins(file_regression: FileRegressionFixture) -> None:
         for name in ("plain", "lacking", "nothing", *(["failing", "unsaved"] if kind == "foreign" else [])):
             digests.add(f"{kind}: made", _lines(outcome(registry.create, _INNER, name, {})))
         config = PluginConfig(kind="full", settings={"must": 1, "parts": (PluginConfig(kind="plain"),)})
-        digests.add(f"{kind}: used", *(one.name for one in registry.used("x.outer", config)))
+        digests.add(f"{kind}: used", *(plugin.name for plugin in registry.used("x.outer", config)))
     digests.add("members", _OUTER.members, _INNER.noun)
     digests.add("types", *(json_type(one) for one in (int, str, float, bool, int | None, tuple[int, ...])))
-    for point in dict.fromkeys(one.path for one in builtin().plugins):
+    for point in dict.fromkeys(plugin.path for plugin in builtin().plugins):
         digests.add("shipped", point, *map(_plain, builtin().of(point)))
         digests.add("shipped: unknown", outcome(builtin().find, point, "nothing"))
     digests.check(file_regression)

@@ -48,22 +48,22 @@ class Board:
         self._instances = instances
         self._jobs = jobs
         self._refreshed_us = self._cached_us = 0
-        self.seen = [Seen(one.number, len(one.pool.blocks)) for one in instances]
+        self.seen = [Seen(instance.number, len(instance.pool.blocks)) for instance in instances]
         self._caches: list[set[tuple[Token, ...]]] = [set() for _ in instances]
         self._adapters: list[list[str]] = [[] for _ in instances]
         self.now = 0
 
-    def add(self, one: Instance) -> None:
+    def add(self, instance: Instance) -> None:
         """Add an instance; the list of instances is the cluster's."""
-        self.seen.append(Seen(one.number, len(one.pool.blocks)))
+        self.seen.append(Seen(instance.number, len(instance.pool.blocks)))
         self._caches.append(set())
         self._adapters.append([])
 
-    def used_now(self, one: Instance) -> int:
+    def used_now(self, instance: Instance) -> int:
         """KV blocks in use as policies see them; blocks of requests that have left may be in use again."""
-        leaving = [] if self.early else one.leaving
-        used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
-        return min(used, len(one.pool.blocks))
+        leaving = [] if self.early else instance.leaving
+        used = len(instance.pool.blocks) - len(instance.pool.free) + sum(blocks for _, blocks in leaving)
+        return min(used, len(instance.pool.blocks))
 
     def in_flight(self, number: int) -> int:
         return sum(job.counted.count(number) for job in self._jobs)
@@ -72,20 +72,22 @@ class Board:
         """Update the signals before a decision."""
         self.now = now
         renews = now - self._refreshed_us >= self._interval_us
-        for one, seen in zip(self._instances, self.seen, strict=True):
-            seen.in_flight = self.in_flight(one.number)
+        for instance, seen in zip(self._instances, self.seen, strict=True):
+            seen.in_flight = self.in_flight(instance.number)
             if not renews:
                 continue
-            leaving = [] if self.early else one.leaving
-            seen.waiting = len(one.waiting)
-            seen.running = len(one.running) + len(leaving)
-            seen.used = self.used_now(one)
+            leaving = [] if self.early else instance.leaving
+            seen.waiting = len(instance.waiting)
+            seen.running = len(instance.running) + len(leaving)
+            seen.used = self.used_now(instance)
         if renews:
             self._refreshed_us = now
         if self._delay_us and now - self._cached_us >= self._delay_us:
             self._cached_us = now
-            self._caches = [one.pool.all_visible(self._results_until) for one in self._instances]
-            self._adapters = [[] if one.shelf is None else list(one.shelf.there) for one in self._instances]
+            self._caches = [instance.pool.all_visible(self._results_until) for instance in self._instances]
+            self._adapters = [
+                [] if instance.shelf is None else list(instance.shelf.there) for instance in self._instances
+            ]
 
     def adapters(self, number: int) -> list[str]:
         """The LoRA adapters on an instance."""
@@ -96,11 +98,11 @@ class Board:
 
     def cached(self, number: int, job: Job) -> int:
         """Number of leading full blocks of a prompt's shareable part in this instance's cache."""
-        one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
-        size, found = one.pool.size, 0
-        while (found + 1) * size + one.pool.ahead <= len(tokens):
-            content = one.pool.content(tokens, found)
-            there = content in self._caches[number] if self._delay_us else self._has(one, content)
+        instance, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
+        size, found = instance.pool.size, 0
+        while (found + 1) * size + instance.pool.ahead <= len(tokens):
+            content = instance.pool.content(tokens, found)
+            there = content in self._caches[number] if self._delay_us else self._has(instance, content)
             if not there:
                 break
             found += 1
@@ -108,16 +110,16 @@ class Board:
 
     def cached_now(self, number: int, job: Job, now: int) -> int:
         """The same with the current cache instead of a stale view."""
-        one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
-        size, found = one.pool.size, 0
-        while (found + 1) * size + one.pool.ahead <= len(tokens) and one.pool.visible(
-            one.pool.content(tokens, found), 1 << 100 if self.early else now
+        instance, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
+        size, found = instance.pool.size, 0
+        while (found + 1) * size + instance.pool.ahead <= len(tokens) and instance.pool.visible(
+            instance.pool.content(tokens, found), 1 << 100 if self.early else now
         ):
             found += 1
         return found
 
-    def _has(self, one: Instance, content: tuple[Token, ...]) -> bool:
-        return one.pool.visible(content, self._results_until)
+    def _has(self, instance: Instance, content: tuple[Token, ...]) -> bool:
+        return instance.pool.visible(content, self._results_until)
 
     @property
     def _results_until(self) -> int:
@@ -188,11 +190,11 @@ def saturation(config: PluginConfig, fleet: Sequence[Seen]) -> float:
     if config.kind == "never":
         return 0.0
     if config.kind == "concurrency":
-        return sum(one.in_flight for one in fleet) / (len(fleet) * number_of(config, "max_concurrency"))
+        return sum(instance.in_flight for instance in fleet) / (len(fleet) * number_of(config, "max_concurrency"))
     queue, kv = number_of(config, "queue_depth_threshold"), number_of(config, "kv_utilization_threshold")
     level = 0.0
-    for one in fleet:
-        level += max(one.waiting / queue, one.used / one.total / kv)
+    for instance in fleet:
+        level += max(instance.waiting / queue, instance.used / instance.total / kv)
     return level / len(fleet)
 
 
@@ -261,7 +263,7 @@ class Router:
             self._turns += 1
             return self.members[(self._turns - 1) % len(fleet)], f"turn {self._turns - 1}"
         if self.kind == "always-busiest":
-            busiest = max(fleet, key=lambda one: one.load)
+            busiest = max(fleet, key=lambda instance: instance.load)
             return busiest.number, f"load {busiest.load}"
         if self.kind == "power-of-two":
             return self._of_some(fleet)
@@ -270,8 +272,8 @@ class Router:
         session = job.request.session_id if self.kind == "session-affinity" else ""
         if self._homes.get(session) in self.members:
             return self._homes[session], f"session {session}"
-        least = min(one.load for one in fleet)
-        chosen = self._draw([one.number for one in fleet if one.load == least])
+        least = min(instance.load for instance in fleet)
+        chosen = self._draw([instance.number for instance in fleet if instance.load == least])
         if session:
             self._homes[session] = chosen
         return chosen, f"load {least}"
@@ -294,18 +296,18 @@ class Router:
         for at in range(count):
             other = at + self._stream.below(len(order) - at)
             order[at], order[other] = order[other], order[at]
-        best = min(order[:count], key=lambda one: one.load)
+        best = min(order[:count], key=lambda seen: seen.load)
         return best.number, f"load {best.load} of {count} drawn"
 
     def _by_scores(self, job: Job, fleet: Sequence[Seen]) -> tuple[int, str]:
         weights = [number_of(one.config, "weight") for one in self._scorers]
         sums = dict.fromkeys(self.members, 0.0)
         for scorer, weight in zip(self._scorers, weights, strict=True):
-            for one, score in zip(fleet, self._scores(scorer, job, fleet), strict=True):
-                sums[one.number] += weight / sum(weights) * min(max(score, 0.0), 1.0)
+            for instance, score in zip(fleet, self._scores(scorer, job, fleet), strict=True):
+                sums[instance.number] += weight / sum(weights) * min(max(score, 0.0), 1.0)
         best = max(sums.values())
         chosen = self._draw([number for number, score in sums.items() if score == best])
-        hit = any(self._board.cached(one.number, job) for one in fleet)
+        hit = any(self._board.cached(instance.number, job) for instance in fleet)
         for scorer in self._scorers:
             if scorer.config.kind == "prefix-affinity":
                 capacity = int(number_of(scorer.config, "capacity_blocks"))
@@ -317,35 +319,37 @@ class Router:
     def _scores(self, scorer: Scorer, job: Job, fleet: Sequence[Seen]) -> list[float]:
         """The table of scorers."""
         kind, config = scorer.config.kind, scorer.config
-        cached = [self._board.cached(one.number, job) for one in fleet]
-        most = max(one.in_flight for one in fleet)
+        cached = [self._board.cached(instance.number, job) for instance in fleet]
+        most = max(instance.in_flight for instance in fleet)
         if kind == "prefix-affinity":
             blocks = job.request.input_tokens // self.size
-            known = [scorer.memories.get(one.number, Memory(1)).leading(job, self.size) for one in fleet]
+            known = [scorer.memories.get(instance.number, Memory(1)).leading(job, self.size) for instance in fleet]
             return [count / blocks if blocks else 0.0 for count in known]
         if kind == "precise-prefix-cache":
             if min(cached) == max(cached):
                 return [1.0 if max(cached) else number_of(config, "nobody_has_it")] * len(fleet)
             return [(count - min(cached)) / (max(cached) - min(cached)) for count in cached]
         if kind == "no-hit-lru":
-            return _cold_ranks(scorer.cold, [one.number for one in fleet], hit=any(cached))
+            return _cold_ranks(scorer.cold, [instance.number for instance in fleet], hit=any(cached))
         if kind == "queue-depth":
             by_load = config.settings["signal"] == "effective-load"
-            return _least_first([one.load if by_load else one.waiting for one in fleet])
+            return _least_first([instance.load if by_load else instance.waiting for instance in fleet])
         if kind == "lora-affinity":
-            return [float(not job.adapter or job.adapter in self._board.adapters(one.number)) for one in fleet]
+            return [
+                float(not job.adapter or job.adapter in self._board.adapters(instance.number)) for instance in fleet
+            ]
         if kind == "running-requests":
-            return _least_first([one.running for one in fleet])
+            return _least_first([instance.running for instance in fleet])
         if kind == "vllm-dp":
-            return _least_first([4 * one.waiting + one.running for one in fleet])
+            return _least_first([4 * instance.waiting + instance.running for instance in fleet])
         return [
             {
-                "kv-utilization": 1 - one.used / one.total,
-                "load-balance": 1 / (1 + one.load),
-                "active-requests": (most - one.in_flight) / most if most else 1.0,
-                "load-aware": 0.5 * (1 - min(one.waiting, 128) / 128),
+                "kv-utilization": 1 - instance.used / instance.total,
+                "load-balance": 1 / (1 + instance.load),
+                "active-requests": (most - instance.in_flight) / most if most else 1.0,
+                "load-aware": 0.5 * (1 - min(instance.waiting, 128) / 128),
             }[kind]
-            for one in fleet
+            for instance in fleet
         ]
 
 

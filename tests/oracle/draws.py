@@ -80,20 +80,21 @@ def builds(make: Callable[[], T]) -> Choice[T]:
 
 def one_of(*choices: Choice[T]) -> Choice[T]:
     return Choice(
-        lambda random: random.choice(choices).pick(random), lambda: st.one_of(*(one.strategy() for one in choices))
+        lambda random: random.choice(choices).pick(random),
+        lambda: st.one_of(*(choice.strategy() for choice in choices)),
     )
 
 
-def pairs(one: Choice[S], other: Choice[T]) -> Choice[tuple[S, T]]:
+def pairs(choice: Choice[S], other: Choice[T]) -> Choice[tuple[S, T]]:
     return Choice(
-        lambda random: (one.pick(random), other.pick(random)), lambda: st.tuples(one.strategy(), other.strategy())
+        lambda random: (choice.pick(random), other.pick(random)), lambda: st.tuples(choice.strategy(), other.strategy())
     )
 
 
 def tuples(*choices: Choice[T]) -> Choice[tuple[T, ...]]:
     return Choice(
-        lambda random: tuple(one.pick(random) for one in choices),
-        lambda: st.tuples(*(one.strategy() for one in choices)),
+        lambda random: tuple(choice.pick(random) for choice in choices),
+        lambda: st.tuples(*(choice.strategy() for choice in choices)),
     )
 
 

@@ -72,7 +72,7 @@ class GatewayQueue:
     def full(self, job: Job) -> str:
         """Why a newcomer was turned away."""
         priority = urgency(self._policy, job)
-        beside = [one for one in self.tickets if one.priority == priority]
+        beside = [ticket for ticket in self.tickets if ticket.priority == priority]
         if self.settings.bands and 0 < self.settings.per_band_capacity <= len(beside):
             return f"the band of priority {priority} is full"
         return "the queue is full"
@@ -87,18 +87,18 @@ class GatewayQueue:
         """Take out the request to dispatch now, if any."""
         if not self.tickets:
             return None
-        band = max(self._band(one) for one in self.tickets)
+        band = max(self._band(ticket) for ticket in self.tickets)
         bands = sorted(self._bands, reverse=True)
         ceiling = 1.0
         if len(bands) > 1:
             ceiling = 1.0 - bands.index(band) * (1.0 - self.settings.usage_limit) / (len(bands) - 1)
         if saturation >= ceiling:
             return None
-        inside = sorted((one for one in self.tickets if self._band(one) == band), key=self._order)
+        inside = sorted((ticket for ticket in self.tickets if self._band(ticket) == band), key=self._order)
         if self.settings.fairness != "global-strict":
             heads: dict[str, Ticket] = {}
-            for one in inside:
-                heads.setdefault(one.tenant, one)
+            for ticket in inside:
+                heads.setdefault(ticket.tenant, ticket)
             chosen = self._turn(band, heads)
         else:
             chosen = inside[0]

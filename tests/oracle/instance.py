@@ -131,7 +131,9 @@ class Pool:
         """All contents that others see."""
         if not self.caching:
             return set()
-        return {one.content for one in self.blocks if one.content and one.computed_us < now and not one.unsaid}
+        return {
+            block.content for block in self.blocks if block.content and block.computed_us < now and not block.unsaid
+        }
 
     def release(self, table: list[Block], shared: int = 0, *, findable: bool = False, end: int = -1) -> None:
         """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all.

@@ -58,7 +58,9 @@ class MortalOracle(Oracle):
         self.nodes: Nodes | None = None
         if self.settings.nodes:
             self.nodes = Nodes(self, self.settings.nodes, self._placed)
-            self.states = ["active" if self.nodes.find_room(one.number) else "scheduling" for one in self.instances]
+            self.states = [
+                "active" if self.nodes.find_room(instance.number) else "scheduling" for instance in self.instances
+            ]
             self.router.members = [number for number, state in enumerate(self.states) if state in UP]
         for number, state in enumerate(self.states):
             if state in UP:

@@ -770,7 +770,7 @@ class Oracle:
                 instance=instance.number,
                 step=instance.steps,
                 admitted=_names(plan.admitted),
-                preempted=tuple(one.victim.name for one in plan.preempted),
+                preempted=tuple(preemption.victim.name for preemption in plan.preempted),
                 chunks=tuple(chunks),
                 decode_requests=load.decode_requests,
                 decode_context_tokens=load.decode_context_tokens,
@@ -827,7 +827,7 @@ class Oracle:
         if shelf is None or not shelf.news:
             return False
         coming = shelf.coming
-        if coming is not None and any(isinstance(one, AdapterLoad) for one in shelf.news):
+        if coming is not None and any(isinstance(new, AdapterLoad) for new in shelf.news):
 
             def arrive(time: int) -> bool:
                 if shelf.coming is not coming:

@@ -24,11 +24,11 @@ class _Entry:
 class BatchQueue:
     """The plans in flight, oldest first."""
 
-    def __init__(self, one: Instance) -> None:
-        self._one = one
+    def __init__(self, instance: Instance) -> None:
+        self._one = instance
         self._entries: list[_Entry] = []
-        self._ahead = bool(one.policy.batching.settings["async_scheduling"])
-        self._places = len(one.stages) + self._ahead
+        self._ahead = bool(instance.policy.batching.settings["async_scheduling"])
+        self._places = len(instance.stages) + self._ahead
         self._plans: list[list[tuple[Job, int]]] = []
         """For every plan so far, the requests that got a token from it, and the position of the token."""
         self._late: list[tuple[Job, _Entry, bool]] = []
@@ -43,28 +43,28 @@ class BatchQueue:
 
     def plan(self, now: int, tell: Callable[[Plan, int], None]) -> tuple[Plan | None, bool]:
         """The next batch, and whether anybody was preempted before it was found; None = none can be formed now."""
-        one = self._one
+        instance = self._one
         told = False
         while self._entries and self._entries[0].end_us < now:  # nobody has been there since, and it went on planning
             self._take_results(self._entries[0].end_us)
             if any(entry.end_us for entry in self._entries):
                 self._entries.append(_Entry())
-        while one.goes_on(now):
-            for job in [job for job in one.ending if 0 < job.request.deadline_us < now]:
-                one.let_go(job)
+        while instance.goes_on(now):
+            for job in [job for job in instance.ending if 0 < job.request.deadline_us < now]:
+                instance.let_go(job)
             self.take_all_results(now)
             if len(self._entries) == self._places:
                 break
             computing = [entry for entry in self._entries if entry.end_us]
-            plan = one.schedule(now, ahead=bool(computing))
-            if not plan.tokens and not plan.preempted and not computing and one.expected:
+            plan = instance.schedule(now, ahead=bool(computing))
+            if not plan.tokens and not plan.preempted and not computing and instance.expected:
                 break
             tell(plan, now)
             if plan.tokens:
                 got = plan.tokens.items()
                 sampled = [job for job, tokens in got if not job.prefilling or job.computed + tokens == job.target]
                 self._plans.append([(job, job.place) for job in sampled])
-                self._batch = _Entry(0, [job for job in plan.tokens if job not in one.ending], sampled)
+                self._batch = _Entry(0, [job for job in plan.tokens if job not in instance.ending], sampled)
                 self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
                 plan.preempted[:0], plan.transfer_us = self._lost, plan.transfer_us + self._moving_us
                 self._lost, self._moving_us = [], 0
@@ -131,14 +131,14 @@ class BatchQueue:
     def _take_results(self, now: int) -> None:
         entry = self._entries.pop(0)
         self._tell_instance()
-        one = self._one
+        instance = self._one
         for job in entry.sampled:
-            if job in one.running or job in one.ending:
-                on_the_way = sum(one.gains(job, other.end_us) for other in self._entries if job in other.sampled)
-                one.note_results(job, job.computed - on_the_way, now)
-        for job in list(one.ending):
-            if not one.is_busy(job):
-                one.let_go(job)
+            if job in instance.running or job in instance.ending:
+                on_the_way = sum(instance.gains(job, other.end_us) for other in self._entries if job in other.sampled)
+                instance.note_results(job, job.computed - on_the_way, now)
+        for job in list(instance.ending):
+            if not instance.is_busy(job):
+                instance.let_go(job)
 
     def _tell_instance(self) -> None:
         self._one.under_way = [(entry.end_us, entry.jobs) for entry in self._entries if entry.end_us]

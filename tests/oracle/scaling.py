@@ -80,7 +80,7 @@ class Scaler:
         """Numbers of arrived and finished requests, and of routings."""
         arrived = self.oracle.arrived
         ended = len([job for job in arrived if job.state not in _UNENDED])
-        return len(arrived), ended, sum(one.routed for one in self.oracle.instances)
+        return len(arrived), ended, sum(instance.routed for instance in self.oracle.instances)
 
     def gave_up(self) -> bool:
         return self.impatient and self.seen == self.progress()

@@ -46,7 +46,7 @@ class Tree:
         """The node where the longest cached prefix ends, and its length; a longer stretch is split there."""
         here, found = self.root, 0
         while found < len(tokens):
-            below = next((one for one in here.children if one.tokens[0] == tokens[found]), None)
+            below = next((child for child in here.children if child.tokens[0] == tokens[found]), None)
             if below is None:
                 break
             common = 0
@@ -84,22 +84,22 @@ class Tree:
     def leaves(self) -> list[Leaf]:
         """All stretches, parents before children."""
         found = [*self.root.children]
-        for one in found:
-            found += one.children
+        for leaf in found:
+            found += leaf.children
         return found
 
     def held(self) -> int:
-        return sum([len(one.tokens) for one in self.leaves() if one.holders])
+        return sum([len(leaf.tokens) for leaf in self.leaves() if leaf.holders])
 
     def size(self) -> int:
-        return sum([len(one.tokens) for one in self.leaves()])
+        return sum([len(leaf.tokens) for leaf in self.leaves()])
 
     def evict(self) -> bool:
         """Evict the least recently used leaf that no request holds."""
-        ends = [one for one in self.leaves() if not one.children and not one.holders]
+        ends = [leaf for leaf in self.leaves() if not leaf.children and not leaf.holders]
         if not ends:
             return False
-        oldest = min(ends, key=lambda one: one.used)
+        oldest = min(ends, key=lambda end: end.used)
         assert oldest.parent is not None
         oldest.parent.children.remove(oldest)
         return True
@@ -503,11 +503,11 @@ class Prefill:
         owner, sign = self.owner, self.owner.set.priorities
         missing = job.counted + min(job.declared, 4096) - self.total()
         chosen: list[Job] = []
-        for one in sorted(owner.running, key=lambda each: (-sign * each.priority, -each.entered)):
-            if sign * (one.priority - job.priority) <= owner.set.threshold or (chosen and missing <= 0):
+        for request in sorted(owner.running, key=lambda each: (-sign * each.priority, -each.entered)):
+            if sign * (request.priority - job.priority) <= owner.set.threshold or (chosen and missing <= 0):
                 break
-            chosen.append(one)
-            missing -= owner.expected(one)
+            chosen.append(request)
+            missing -= owner.expected(request)
         if not chosen or missing > 0:
             return False
         for one in [each for each in owner.running if each in chosen]:

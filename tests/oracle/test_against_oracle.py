@@ -111,7 +111,7 @@ class _Run:
     @property
     def stops(self) -> list[SchedulingStopped]:
         """Why requests waited."""
-        return [one for one in self.stopped if isinstance(one, SchedulingStopped)]
+        return [record for record in self.stopped if isinstance(record, SchedulingStopped)]
 
     def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
         """Run to the end in slices, and check that it ends."""
@@ -157,25 +157,25 @@ def _compare_stops(oracle: Oracle, run: _Run) -> None:
     if batching == "llm-serving-sim" or engine.pipeline_parallel > 1:
         return  # for these the oracle only works out who is served
     tried: dict[tuple[int, int], list[Stop]] = {}
-    plans = Counter((one.instance, one.time_us) for one in run.stops)
-    for one, (number, step, expected) in zip(run.stops, oracle.stops, strict=False):
-        ours = Stop(one.cause, one.need, one.had, one.request_id, one.kept, expected.also)
-        assert (one.instance, one.step, one.request_id) == (number, step, expected.name)
-        found = tried.setdefault((one.instance, one.tried_us), [])
+    plans = Counter((stop.instance, stop.time_us) for stop in run.stops)
+    for stop, (number, step, expected) in zip(run.stops, oracle.stops, strict=False):
+        ours = Stop(stop.cause, stop.need, stop.had, stop.request_id, stop.kept, expected.also)
+        assert (stop.instance, stop.step, stop.request_id) == (number, step, expected.name)
+        stops = tried.setdefault((stop.instance, stop.tried_us), [])
         if ours == expected or ours == expected._replace(cause=expected.also):
-            found.append(ours)
+            stops.append(ours)
             continue
         # Nothing that it needs has become free since the attempt, which is therefore reported unchanged.
-        assert ours in found
+        assert ours in stops
         # Its cached tokens may have been overwritten, so that tokens are short by now.
         assert ours.cause in _OF_BLOCKS
         assert expected.cause in {*_OF_BLOCKS, stopped.TOKENS}
         assert expected.need > expected.had
-        assert one.tried_us < one.time_us or plans[one.instance, one.time_us] > 1  # two at once
+        assert stop.tried_us < stop.time_us or plans[stop.instance, stop.time_us] > 1  # two at once
     assert len(run.stops) == len(oracle.stops)
-    for one in run.stops:
-        assert one.tried_us <= one.time_us
-        assert one.had < one.need or one.cause in _WITHOUT_AMOUNTS
+    for stop in run.stops:
+        assert stop.tried_us <= stop.time_us
+        assert stop.had < stop.need or stop.cause in _WITHOUT_AMOUNTS
 
 
 def _compare(oracle: Oracle, run: _Run) -> None:

@@ -90,13 +90,13 @@ def _check(
         assert (simulation.now_us, simulation.events) == (oracle.now, oracle.events)
         assert simulation.done
         assert books_of(simulation) == oracle.books()
-        for one, naive in zip(simulation._cluster.instances, oracle.instances, strict=True):
-            assert (one.routed, one.seen.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
-            assert one.tallies.itl_us == naive.itl_us
-            assert (one.pool.hits, one.pool.misses) == (naive.pool.hits, naive.pool.misses)
-            tiers, shelves = one.pool.tiers, naive.pool.tiers
+        for instance, naive in zip(simulation._cluster.instances, oracle.instances, strict=True):
+            assert (instance.routed, instance.seen.in_flight) == (naive.routed, oracle.board.in_flight(naive.number))
+            assert instance.tallies.itl_us == naive.itl_us
+            assert (instance.pool.hits, instance.pool.misses) == (naive.pool.hits, naive.pool.misses)
+            tiers, shelves = instance.pool.tiers, naive.pool.tiers
             assert (None if tiers is None else tiers.books()) == (None if shelves is None else shelves.books())
-            adapters, shelf = one.batch.adapters, naive.shelf
+            adapters, shelf = instance.batch.adapters, naive.shelf
             assert (adapters and adapters.books()) == (shelf and shelf.books())
         if share is not None:
             _check_checkpoint(scenario, simulation, records, int(share * oracle.events))

@@ -300,8 +300,8 @@ def test_a_tick_of_the_gateway_says_how_busy_the_instances_are_though_nobody_wai
     asked = _asked((0, 1, 2, "standard", ""), (5, 1, 1, "standard", ""))
     scenario = Scenario(_experiment(_ENGINE, replace(_POLICY, gateway=gateway)), asked)
     check_cluster(scenario, 0.5)
-    ticks = [one for one in _oracle(scenario).records if isinstance(one, GatewayTick)]
-    assert [(one.time_us, one.waiting, one.saturation_ppm) for one in ticks] == [(65, 0, 0)]
+    ticks = [record for record in _oracle(scenario).records if isinstance(record, GatewayTick)]
+    assert [(tick.time_us, tick.waiting, tick.saturation_ppm) for tick in ticks] == [(65, 0, 0)]
 
 
 def test_media_in_the_last_token_of_a_prompt_are_encoded_where_the_threshold_leaves_no_drafts() -> None:
@@ -324,8 +324,8 @@ def test_media_in_the_last_token_of_a_prompt_are_encoded_where_the_threshold_lea
     scenario = Scenario(_experiment(engine, policy), asked)
     check_instance(scenario)
     assert scenario.requests()[2].media.tokens == 1
-    steps = [one for one in _oracle(scenario).records if isinstance(one, StepFinished)]
-    assert next(one.duration_us for one in steps if "c" in one.admitted) == 10 + 3
+    steps = [record for record in _oracle(scenario).records if isinstance(record, StepFinished)]
+    assert next(step.duration_us for step in steps if "c" in step.admitted) == 10 + 3
 
 
 def test_requests_that_are_preempted_for_ever_are_an_error() -> None:

@@ -59,7 +59,7 @@ def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
         if scenario.experiment.policy.batching.settings["capacity_scheduler_policy"] == "GUARANTEED_NO_EVICT":
             simulation = Cluster(scenario.experiment, source_of(scenario.requests(), 0), RequestLog(), Observers())
             simulation.run(1_000_000)
-            assert all(not one.tallies.preemptions for one in simulation.instances), seed
+            assert all(not instance.tallies.preemptions for instance in simulation.instances), seed
             guaranteed += 1
     assert guaranteed > 30
 

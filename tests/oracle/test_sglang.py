@@ -146,24 +146,24 @@ def check(world: World) -> None:
         return
     ours = [
         (
-            one.time_us,
-            [(chunk.request_id, chunk.computed_tokens, chunk.new_tokens) for chunk in one.chunks],
-            one.decode_requests,
-            list(one.preempted),
-            list(one.completed),
+            record.time_us,
+            [(chunk.request_id, chunk.computed_tokens, chunk.new_tokens) for chunk in record.chunks],
+            record.decode_requests,
+            list(record.preempted),
+            list(record.completed),
         )
-        for one in engine(world).records
-        if isinstance(one, StepFinished)
+        for record in engine(world).records
+        if isinstance(record, StepFinished)
     ]
     assert ours == [
         (
-            one.start,
-            [(job.name, start, new) for job, start, new in one.prefills],
-            len(one.decodes),
-            one.preempted,
-            one.completed,
+            batch.start,
+            [(job.name, start, new) for job, start, new in batch.prefills],
+            len(batch.decodes),
+            batch.preempted,
+            batch.completed,
         )
-        for one in batches
+        for batch in batches
     ]
 
 
@@ -180,7 +180,7 @@ def test_they_agree_on_worlds_from_seeds() -> None:
         check(world)
         jobs = [one.job(str(at)) for at, one in enumerate(world.asked)]
         batches = expected(world.settings, jobs) or []
-        preempted += any(one.preempted for one in batches)
+        preempted += any(batch.preempted for batch in batches)
         given_up += any(job.gone and job.generated for job in jobs)
     assert preempted > 14
     assert given_up > 20, given_up
@@ -209,12 +209,12 @@ def test_the_oracle_forms_the_batches_of_sglang() -> None:
         assert batches is not None
         found = [
             {
-                "t": one.start,
-                "batch": [job.name for job in one.jobs],
-                "put back": one.preempted,
-                "completed": one.completed,
+                "t": batch.start,
+                "batch": [job.name for job in batch.jobs],
+                "put back": batch.preempted,
+                "completed": batch.completed,
             }
-            for one in batches
+            for batch in batches
         ]
         assert found == [
             {

@@ -62,7 +62,7 @@ def test_the_report_counts_dummy_batches_and_waiting_as_the_oracle_does() -> Non
         assert ranks is not None
         groups, instances = oracle.groups, oracle.instances
         batches = sum(group.taken * len(group.members) for group in groups)
-        busy = sum(one.busy_us for one in instances)
+        busy = sum(instance.busy_us for instance in instances)
         dummies, waited = sum(group.dummies for group in groups), sum(group.waited_us for group in groups)
         assert (ranks.replicas, ranks.ranks) == (len(groups), len(instances))
         assert ranks.steps == sum(group.taken for group in groups)

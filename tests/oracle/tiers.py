@@ -41,7 +41,7 @@ class Shelves:
     def __init__(self, spec: KvTiers, size: int) -> None:
         self.spec = spec
         self.size = size
-        self.shelves = [Shelf(one.name, one.blocks) for one in spec.tiers]
+        self.shelves = [Shelf(tier.name, tier.blocks) for tier in spec.tiers]
         self.now = 0
         self.pending_us = self.last_end_us = 0
         self.thrashing = self.transfer_us = self.added_us = 0

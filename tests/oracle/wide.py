@@ -75,12 +75,12 @@ class WideOracle(Oracle):
 
     def group_of(self, number: int) -> _Group:
         """The group of an instance."""
-        return next(group for group in self.groups if any(one.number == number for one in group.members))
+        return next(group for group in self.groups if any(member.number == number for member in group.members))
 
     def _create(self, pool: PoolSpec) -> Instance:
-        one = super()._create(pool)
-        one.latency = Meeting(one.latency)
-        return one
+        instance = super()._create(pool)
+        instance.latency = Meeting(instance.latency)
+        return instance
 
     def _send(self, job: Job, number: int, now: int) -> None:
         """Requests reach all queues of a group before any of its ranks takes a step."""
@@ -98,7 +98,7 @@ class WideOracle(Oracle):
         instance.step_pending = True
         group = self.group_of(instance.number)
         while group.free_us < time and group.steps % _EVERY:
-            idle = [(one, StepLoad(decode_requests=1)) for one in group.members]
+            idle = [(member, StepLoad(decode_requests=1)) for member in group.members]
             group.free_us += max(_alone_us(idle))
             group.steps += 1
         if group.free_us < time:
@@ -123,8 +123,10 @@ class WideOracle(Oracle):
         made = self._batch_of(first, now)
         if made is None:
             return
-        plans = [made if one is first else self._batch_of(one, now) for one in group.members]
-        loads = [StepLoad() if plan is None else one.load(plan) for one, plan in zip(group.members, plans, strict=True)]
+        plans = [made if member is first else self._batch_of(member, now) for member in group.members]
+        loads = [
+            StepLoad() if plan is None else member.load(plan) for member, plan in zip(group.members, plans, strict=True)
+        ]
         for load in loads:
             if not load.chunks and not load.decode_requests:
                 load.decode_requests = 1
@@ -133,19 +135,19 @@ class WideOracle(Oracle):
         group.free_us = now + group.lasting_us
         group.steps += 1
         group.taken += 1
-        for one, plan, own_us in zip(group.members, plans, alone, strict=True):
+        for member, plan, own_us in zip(group.members, plans, alone, strict=True):
             if plan is None:
                 group.dummies += 1
             else:
-                group.plans[one.number] = plan
+                group.plans[member.number] = plan
                 group.waited_us += group.lasting_us - own_us
 
-    def _batch_of(self, one: Instance, now: int) -> Plan | None:
-        if not one.has_work(now):
+    def _batch_of(self, instance: Instance, now: int) -> Plan | None:
+        if not instance.has_work(now):
             return None
-        one.take_results(now)
-        found = self._formed(one, now)
-        return None if isinstance(found, bool) else found
+        instance.take_results(now)
+        plan = self._formed(instance, now)
+        return None if isinstance(plan, bool) else plan
 
     def _computing_us(self, instance: Instance, plan: Plan, load: StepLoad) -> int:
         del plan, load
@@ -155,11 +157,11 @@ class WideOracle(Oracle):
 def _alone_us(steps: list[tuple[Instance, StepLoad]]) -> list[int]:
     """The step time of each rank alone, given what the others compute."""
     found = []
-    for at, (one, load) in enumerate(steps):
+    for at, (instance, load) in enumerate(steps):
         others = [other for place, (_, other) in enumerate(steps) if place != at]
         load.other_tokens = sum(other.decode_requests + sum(chunk.new for chunk in other.chunks) for other in others)
         load.other_chunks = sum(len(other.chunks) for other in others)
-        found.append(one.duration_us(load))
+        found.append(instance.duration_us(load))
     return found
 
 

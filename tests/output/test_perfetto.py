@@ -94,9 +94,11 @@ def read(content: bytes) -> Trace:
         assert rest == 0
         process, name = tracks[event.track_uuid]
         arguments = {
-            names["debug_annotation_names"][one.name_iid]: [item.string_value for item in one.array_values]
-            or (one.int_value if one.HasField("int_value") else one.string_value)
-            for one in event.debug_annotations
+            names["debug_annotation_names"][debug_annotation.name_iid]: [
+                item.string_value for item in debug_annotation.array_values
+            ]
+            or (debug_annotation.int_value if debug_annotation.HasField("int_value") else debug_annotation.string_value)
+            for debug_annotation in event.debug_annotations
         }
         if event.type == event_types.TYPE_COUNTER:
             found.counters[process, name].append((time_us, event.counter_value))
@@ -121,8 +123,10 @@ def test_steps_and_requests_are_those_of_the_report(name: str) -> None:
     busy: Counter[str] = Counter()
     for step in trace.of("step"):
         busy[step.process] += step.end_us - step.begin_us
-    assert busy == {f"instance {one.instance}": one.busy_us for one in report.instances if one.steps}
-    assert len(trace.of("step")) == sum(one.steps for one in report.instances)
+    assert busy == {
+        f"instance {instance.instance}": instance.busy_us for instance in report.instances if instance.steps
+    }
+    assert len(trace.of("step")) == sum(instance.steps for instance in report.instances)
 
     lives = [one for one in trace.of("request") if one.process.startswith("cluster")]
     rows = {row.request_id: row for row in report.rows}
@@ -285,6 +289,6 @@ def test_queries_of_trace_processor_give_the_figures_of_the_report() -> None:
             "select process.name as name, sum(slice.dur) / 1000 as busy from slice join process_track on"
             " slice.track_id = process_track.id join process using (upid) where category = 'step' group by name"
         )
-        assert busy == [(f"instance {one.instance}", one.busy_us) for one in report.instances]
+        assert busy == [(f"instance {instance.instance}", instance.busy_us) for instance in report.instances]
         assert ask("select count(*) as n from stats where severity = 'error' and value > 0") == [(0,)]
         assert ask("select count(distinct slice_out) as n from flow")[0] != (0,)

@@ -28,7 +28,7 @@ def test_the_instances_are_named_with_how_they_are_split() -> None:
 
 def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
     report = blis_tui.run(blis_tui.load("autoscaling"))
-    [line] = [one for one in summary_text(report).splitlines() if one.startswith("instances")]
+    [line] = [splitline for splitline in summary_text(report).splitlines() if splitline.startswith("instances")]
     assert report.lifecycle is not None
     came = f"{len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that were ever started"
     assert line.split(maxsplit=1) == ["instances", came]
@@ -57,11 +57,11 @@ def test_a_label_of_the_last_seconds_stands_beside_the_score_of_the_end_as_such(
 
 
 def test_a_small_cache_that_preempts_nobody_says_so() -> None:
-    (found,) = [one for one in blis_tui.run(blis_tui.load("kv-tiers")).warnings if one.id == "kv-cache"]
-    assert "none was preempted" in found.message
-    assert "0 of" not in found.message
-    assert "max_num_seqs" not in found.advice  # there are no preemptions to trade for waiting
-    assert "engine.max_num_seqs" not in found.keys
+    (finding,) = [warning for warning in blis_tui.run(blis_tui.load("kv-tiers")).warnings if warning.id == "kv-cache"]
+    assert "none was preempted" in finding.message
+    assert "0 of" not in finding.message
+    assert "max_num_seqs" not in finding.advice  # there are no preemptions to trade for waiting
+    assert "engine.max_num_seqs" not in finding.keys
 
 
 def test_a_tenant_called_as_a_class_hides_nothing_of_it() -> None:
@@ -71,7 +71,7 @@ def test_a_tenant_called_as_a_class_hides_nothing_of_it() -> None:
     for kind, groups in (("SLO class", report.slo_classes), ("tenant", named)):
         table = text[text.index(f"TTFT by {kind}, ms") : text.index(f"E2E by {kind}, ms")]
         shown = {line.split()[0]: line.split()[1] for line in table.splitlines()[1:] if line}
-        assert shown == {name: f"{one.ttft_ms.mean:,.2f}" for name, one in groups.items()}
+        assert shown == {name: f"{group.ttft_ms.mean:,.2f}" for name, group in groups.items()}
 
 
 def test_tables_fit_a_narrow_terminal_with_fewer_decimals_and_shortened_names() -> None:
@@ -110,6 +110,6 @@ def test_long_times_do_not_run_together() -> None:
     report = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 5}))
     hours = replace(report.latency.ttft_ms, mean=1_234_567.89, p50=12_345_678.9, max=123_456_789.01)
     text = summary_text(replace(report, latency=replace(report.latency, ttft_ms=hours)))
-    (line,) = [one for one in text.splitlines() if one.startswith("time to first token")]
+    (line,) = [splitline for splitline in text.splitlines() if splitline.startswith("time to first token")]
     assert line.split()[4:6] == ["1,234,567.89", "12,345,678.90"]
     assert line.split()[-1] == "123,456,789.01"

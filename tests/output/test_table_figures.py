@@ -44,7 +44,7 @@ class Told:
         self.lines = {head.strip(): rest.strip() for head, rest in lines}
 
     def of(self, kind: type[K]) -> list[K]:
-        return [one for one in self.records if isinstance(one, kind)]
+        return [record for record in self.records if isinstance(record, kind)]
 
     def figures(self, line: str) -> list[float]:
         return [float(one.replace(",", "")) for one in re.findall(r"\d[\d,]*\.?\d*", self.lines[line])]
@@ -80,14 +80,14 @@ def test_tokens(told: Told) -> None:
     for one in told.of(kinds.Scheduled):
         first.setdefault(one.request_id, one.cached_tokens)
     generated = sum(one.output_tokens for one in told.of(kinds.Completed))
-    generated += sum(one.output_tokens for one in told.of(kinds.TimedOut))
+    generated += sum(timed_out.output_tokens for timed_out in told.of(kinds.TimedOut))
     assert told.figures("tokens") == [sum(prompts[name] for name in accepted), generated, sum(first.values())]
 
 
 def test_rates(told: Told) -> None:
     arrivals = sorted(one.time_us for one in told.of(kinds.Arrived))
     ended = [(one.time_us, one.output_tokens) for one in told.of(kinds.Completed)]
-    seconds = max(one.time_us for one in told.records) / 1e6
+    seconds = max(record.time_us for record in told.records) / 1e6
     assert close(told.figures("simulated")[0], seconds, 3)
     generated = told.figures("tokens")[1]
     requests, tokens = told.figures("throughput")
@@ -110,12 +110,12 @@ def test_rates(told: Told) -> None:
 def test_kv_blocks_and_preemptions(told: Told) -> None:
     """Blocks are counted at the ends of steps here: within them there may have been more."""
     line = told.lines["KV cache"]
-    found = re.match(r"([\d,]+) of ([\d,]+) blocks(?: of instance (\d+))? at peak", line)
-    assert found is not None
-    peak, whole = (int(one.replace(",", "")) for one in found.groups()[:2])
+    match = re.match(r"([\d,]+) of ([\d,]+) blocks(?: of instance (\d+))? at peak", line)
+    assert match is not None
+    peak, whole = (int(group.replace(",", "")) for group in match.groups()[:2])
     used = defaultdict[int, int](int)
-    for one in told.of(kinds.StepFinished):
-        used[one.instance] = max(used[one.instance], one.kv_used_blocks)
+    for step in told.of(kinds.StepFinished):
+        used[step.instance] = max(used[step.instance], step.kv_used_blocks)
     assert max(used.values()) <= peak <= whole
     assert f" {len(told.of(kinds.Preempted)):,} preemptions" in line
 
@@ -123,7 +123,7 @@ def test_kv_blocks_and_preemptions(told: Told) -> None:
 def test_latencies(told: Told) -> None:
     done = told.of(kinds.Completed)
     # Where answers are generated again after a preemption, that takes the first token back: the last one counts.
-    first = {one.request_id: one.ttft_us for one in told.of(kinds.FirstToken)}
+    first = {first_token.request_id: first_token.ttft_us for first_token in told.of(kinds.FirstToken)}
     many = [one for one in done if one.output_tokens > 1]
     expected: dict[str, list[float]] = {
         "time to first token": [float(one) for one in first.values()],

@@ -268,7 +268,10 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
                 raise Skip("a step computes nothing")
             return
         known = plan.scheduled_cached_reqs
-        before = {one.req_id: one.num_computed_tokens for one in plan.scheduled_new_reqs}
+        before = {
+            scheduled_new_req.req_id: scheduled_new_req.num_computed_tokens
+            for scheduled_new_req in plan.scheduled_new_reqs
+        }
         new = {*before, *known.resumed_req_ids}
         before |= dict(zip(known.req_ids, known.num_computed_tokens, strict=True))
         step = {
@@ -279,7 +282,7 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
         }
         if "encoder_cache_size" in case:
             items = plan.scheduled_encoder_inputs.items()
-            step["encoded"] = [[int(name), one] for name, numbers in items for one in numbers]
+            step["encoded"] = [[int(name), number] for name, numbers in items for number in numbers]
         preempted.clear()
         steps.append(step)
         by_plan[id(plan)] = (plan, step)

@@ -181,7 +181,7 @@ def ours(run: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 def steps_of(found: Outcome) -> Iterator[tuple[object, ...]]:
     for step in found.records:
         if isinstance(step, StepFinished):
-            chunks = {one.request_id: [one.computed_tokens, one.new_tokens] for one in step.chunks}
+            chunks = {chunk.request_id: [chunk.computed_tokens, chunk.new_tokens] for chunk in step.chunks}
             yield step.time_us, chunks, step.decode_requests, list(step.preempted), list(step.completed)
 
 

@@ -85,7 +85,7 @@ def batches(steps: list[StepFinished], prompts: list[int], stops: Collection[int
     generated = [0] * len(prompts)
     found = []
     for step in steps:
-        chunks = {int(one.request_id): [one.computed_tokens, one.new_tokens] for one in step.chunks}
+        chunks = {int(chunk.request_id): [chunk.computed_tokens, chunk.new_tokens] for chunk in step.chunks}
         admitted, preempted, completed, stalled = (
             [int(name) for name in names] for names in (step.admitted, step.preempted, step.completed, step.stalled)
         )
@@ -96,7 +96,7 @@ def batches(steps: list[StepFinished], prompts: list[int], stops: Collection[int
         decodes = [one for one in running if one not in targets and one not in stalled]
         vain = [one for one in stopped if one not in preempted][: step.decode_requests - len(decodes)]
         assert len(decodes) + len(vain) == step.decode_requests
-        batch = chunks | {one: [prompts[one] + generated[one] - 1, 1] for one in (*decodes, *vain)}
+        batch = chunks | {decode: [prompts[decode] + generated[decode] - 1, 1] for decode in (*decodes, *vain)}
         ended = [one for one, (computed, new) in chunks.items() if computed + new == targets[one]]
         for one in ended:
             del targets[one]

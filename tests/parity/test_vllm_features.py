@@ -128,7 +128,7 @@ def _aborted(run: dict[str, Any]) -> set[str]:
 def _ours(step: StepFinished, drafts: int, aborted: set[str]) -> dict[str, object]:
     return {
         "t": step.time_us,
-        "chunks": {one.request_id: [one.computed_tokens, one.new_tokens] for one in step.chunks},
+        "chunks": {chunk.request_id: [chunk.computed_tokens, chunk.new_tokens] for chunk in step.chunks},
         "decodes": step.decode_requests,
         "drafts": drafts if step.decode_requests else 0,
         "preempted": list(step.preempted),

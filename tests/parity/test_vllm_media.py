@@ -57,12 +57,12 @@ def found_in(run: dict[str, Any]) -> list[dict[str, Any]]:
     requests = [with_media(number, row) for number, row in enumerate(run["trace"])]
     records = Outcome(with_encoder(run), requests).records
     steps = batches(
-        [one for one in records if isinstance(one, StepFinished)], [row[1] + row[4] for row in run["trace"]]
+        [record for record in records if isinstance(record, StepFinished)], [row[1] + row[4] for row in run["trace"]]
     )
     encoded: dict[int, dict[int, int]] = {}
-    for one in records:
-        if isinstance(one, MediaEncoded) and one.encoded_tokens:
-            encoded.setdefault(one.time_us, {})[int(one.request_id)] = one.encoded_tokens
+    for record in records:
+        if isinstance(record, MediaEncoded) and record.encoded_tokens:
+            encoded.setdefault(record.time_us, {})[int(record.request_id)] = record.encoded_tokens
     return [{**step, "encoded": encoded.get(step["t"], {})} for step in steps]
 
 
@@ -88,9 +88,11 @@ def test_every_batch_in_a_pipeline_is_vllms(number: int) -> None:
     run = PIPELINED[number]
     requests = [with_media(number, row) for number, row in enumerate(run["trace"])]
     records = Outcome(staged(run, with_encoder(run)), requests).records
-    ours, theirs = compared(run, [one for one in records if isinstance(one, StepFinished)])
+    ours, theirs = compared(run, [record for record in records if isinstance(record, StepFinished)])
     assert ours == theirs
-    encoded = [(int(one.request_id), one.encoded_tokens) for one in records if isinstance(one, MediaEncoded)]
+    encoded = [
+        (int(record.request_id), record.encoded_tokens) for record in records if isinstance(record, MediaEncoded)
+    ]
     assert sorted(one for one in encoded if one[1]) == sorted(
         one for step in theirs_of(run) for one in step["encoded"].items()
     )
@@ -114,7 +116,7 @@ def test_the_runs_cover_what_is_hard() -> None:
         assert any(step["preempted"] for run in some for step in run["steps"])
         encoders = [encoder for run in some for encoder in encoders_of(run)]
         held, evicted, cached = (
-            sum(getattr(one, name) for one in encoders) for name in ("holds", "evicted_items", "cached_tokens")
+            sum(getattr(encoder, name) for encoder in encoders) for name in ("holds", "evicted_items", "cached_tokens")
         )
         assert held > 40
         assert evicted > 50
@@ -124,4 +126,4 @@ def test_the_runs_cover_what_is_hard() -> None:
 def encoders_of(run: dict[str, Any]) -> list[Any]:
     requests = [with_media(number, row) for number, row in enumerate(run["trace"])]
     cluster = Outcome(with_encoder(run), requests).cluster
-    return [one.batch.encoder for one in cluster.instances]
+    return [instance.batch.encoder for instance in cluster.instances]

@@ -40,7 +40,7 @@ def found_in(run: dict[str, Any], *, known: bool = False) -> list[dict[str, Any]
     """``known``: as if all budgets were used up."""
     trace = run["trace"]
     requests = [with_budget(number, row, known=known) for number, row in enumerate(trace)]
-    steps = [one for one in Outcome(document_of(run), requests).records if isinstance(one, StepFinished)]
+    steps = [record for record in Outcome(document_of(run), requests).records if isinstance(record, StepFinished)]
     stops = [] if known else [number for number, row in enumerate(trace) if row[2] < row[6]]
     return batches(steps, [row[1] + row[4] for row in trace], stops)
 
@@ -63,7 +63,7 @@ def compared(run: dict[str, Any], steps: list[StepFinished]) -> tuple[list[dict[
     ours: list[dict[str, Any]] = [
         {
             "t": step.time_us,
-            "chunks": {int(one.request_id): [one.computed_tokens, one.new_tokens] for one in step.chunks},
+            "chunks": {int(chunk.request_id): [chunk.computed_tokens, chunk.new_tokens] for chunk in step.chunks},
             "decodes": step.decode_requests,
             "preempted": [int(name) for name in step.preempted],
             "admitted": [int(name) for name in step.admitted],
@@ -85,7 +85,7 @@ def compared(run: dict[str, Any], steps: list[StepFinished]) -> tuple[list[dict[
 def batches_of(run: dict[str, Any], *, known: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     requests = [with_budget(number, row, known=known) for number, row in enumerate(run["trace"])]
     records = Outcome(staged(run, document_of(run)), requests).records
-    return compared(run, [one for one in records if isinstance(one, StepFinished)])
+    return compared(run, [record for record in records if isinstance(record, StepFinished)])
 
 
 @pytest.mark.parametrize("number", range(len(PIPELINED)))

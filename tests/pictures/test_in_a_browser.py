@@ -62,8 +62,14 @@ def test_the_page_of_a_run_is_drawn_offline(tmp_path: Path) -> None:
     document, console = opened(page)
     assert console == ""
     pictures = document.split('<figure class="picture" id="')[1:]
-    assert [one[: one.index('"')] for one in pictures] == ["percentiles", "arrivals", "throughput", "load", "instances"]
-    drawn = [len(re.findall(r'<g class="trace scatter trace\w+"', one)) for one in pictures]
+    assert [picture[: picture.index('"')] for picture in pictures] == [
+        "percentiles",
+        "arrivals",
+        "throughput",
+        "load",
+        "instances",
+    ]
+    drawn = [len(re.findall(r'<g class="trace scatter trace\w+"', picture)) for picture in pictures]
     assert drawn == [13, 12, 3, 4, 0]  # 4 groups, 3 latencies, and the gaps; points and p90 of 3 classes, twice; ...
     assert pictures[1].count('<path class="point') == 2 * 60
     assert "<image" in pictures[4]
@@ -88,8 +94,8 @@ def test_the_pages_of_a_study_and_a_plan_are_drawn_offline(tmp_path: Path) -> No
     assert left == "1 row of point 4"
     pictures = document.split('<figure class="picture" id="')[1:]
     names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
-    assert [one[: one.index('"')] for one in pictures] == names
-    assert all("main-svg" in one for one in pictures)
+    assert [picture[: picture.index('"')] for picture in pictures] == names
+    assert all("main-svg" in picture for picture in pictures)
     assert document.count('<input type="search"') == 1
     assert document.count('<th scope="col"><button>') + document.count('<th scope="col" class="n"><button>') > 5
 

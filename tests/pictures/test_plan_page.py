@@ -162,7 +162,7 @@ def test_the_answer_is_run_once_more_beside_one_that_does_not_hold(sized: Planne
 def test_bars_are_the_costs_and_rates_of_the_answers(rated: Planned) -> None:
     rates, costs = rated.page.figures["answers"]
     configurations = rated.data["configurations"]
-    assert rates["data"][0]["x"] == [one["rate_that_holds_per_s"] for one in configurations]
+    assert rates["data"][0]["x"] == [configuration["rate_that_holds_per_s"] for configuration in configurations]
     assert costs["layout"]["xaxis"]["title"]["text"] == rated.data["compared_by"]
     assert len(costs["data"][0]["x"]) == len(configurations)
 
@@ -201,7 +201,7 @@ def test_names_of_users_are_no_markup() -> None:
     questions: tuple[dict[str, Any], ...] = ({"rate_per_s": 60.0, "most": 6}, {"max_rate": True, "precision": 0.5})
     for question in questions:
         found = plan(Question(study=study, duration_s=2, **question), InProcessRunner())
-        assert len([one for one in found.candidates if one.found is not None]) == 2
+        assert len([candidate for candidate in found.candidates if candidate.found is not None]) == 2
         page = Page(plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)]))
         assert "answers" in page.figures
         assert page.markup("<b>x", "<i>y") == []

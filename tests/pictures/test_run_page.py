@@ -123,7 +123,7 @@ def test_the_curves_are_the_percentiles_of_the_request_file(pressed: Run, classe
             percents = [float(one[1:]) for one in trace["customdata"]]
             assert trace["y"] == pytest.approx(np.percentile(samples, percents), abs=1e-4)
             assert 0.999 <= len(samples) * (100 - percents[-1]) / 100 < 2
-            assert trace["x"] == pytest.approx([-np.log10(1 - one / 100) for one in percents], abs=1e-4)
+            assert trace["x"] == pytest.approx([-np.log10(1 - percent / 100) for percent in percents], abs=1e-4)
 
 
 def samples_ms(rows: list[dict[str, str]], latency: str) -> list[float]:
@@ -137,7 +137,7 @@ def test_the_curves_go_through_the_figures_of_the_report(pressed: Run, classes: 
     for run in (pressed, classes):
         latency = run.report.latency
         traces = run.page.traces("percentiles")
-        for axis, found in (
+        for axis, distribution in (
             ("y", latency.ttft_ms),
             ("y2", latency.itl_ms),
             ("y3", latency.tpot_ms),
@@ -146,7 +146,7 @@ def test_the_curves_go_through_the_figures_of_the_report(pressed: Run, classes: 
             trace = traces["all requests", axis]
             values = dict(zip(trace["customdata"], trace["y"], strict=True))
             for percent in (50, 90, 95):
-                assert values[f"p{percent}"] == round(getattr(found, f"p{percent}"), 4)
+                assert values[f"p{percent}"] == round(getattr(distribution, f"p{percent}"), 4)
 
 
 def test_what_is_expected_of_a_percentile_is_marked(pressed: Run, classes: Run) -> None:
@@ -158,8 +158,8 @@ def test_what_is_expected_of_a_percentile_is_marked(pressed: Run, classes: Run) 
 def test_every_request_is_drawn_where_it_arrived(pressed: Run) -> None:
     for axis, column in (("y", "ttft_us"), ("y2", "e2e_us")):
         points = pressed.page.traces("arrivals")["requests", axis]
-        assert points["x"] == [one / 1e6 for one in pressed.numbers("arrival_us")]
-        assert points["y"] == [one / 1e3 for one in pressed.numbers(column)]
+        assert points["x"] == [number / 1e6 for number in pressed.numbers("arrival_us")]
+        assert points["y"] == [number / 1e3 for number in pressed.numbers(column)]
         assert [name for name, _ in points["customdata"]] == [row["request_id"] for row in pressed.requests]
         line = pressed.page.traces("arrivals")["requests, p90", axis]
         length_us = round((line["x"][1] - line["x"][0]) * 1e6)
@@ -199,7 +199,9 @@ def test_rates_add_up_to_the_requests_and_tokens(pressed: Run) -> None:
     before_us = round(trace["x"][7] * 1e6)
     completed = pressed.page.traces("throughput")["completed", "y"]
     done = sum(width * rate for width, rate in zip(widths[:7], completed["y"], strict=False))
-    assert done == pytest.approx(len([one for one in pressed.numbers("completed_us") if one < before_us]), rel=1e-3)
+    assert done == pytest.approx(
+        len([number for number in pressed.numbers("completed_us") if number < before_us]), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("end_us", [0, 1, 39, 40, 41, 999_999, 12_345_678])
@@ -232,16 +234,16 @@ def test_running_requests_run_from_their_first_step_to_their_last_token(classes:
     # Nobody is preempted here, so the request file tells it.
     assert classes.report.kv.preemptions == 0
     slice_us = classes.load.slice_us
-    for one in classes.load.instances:
-        rows = [row for row in classes.requests if int(row["instance"]) == one.instance]
-        assert max(each.peak for each in one.running) == classes.report.instances[one.instance].peak_running
-        for number in range(0, len(one.running), 10):
+    for instance in classes.load.instances:
+        rows = [row for row in classes.requests if int(row["instance"]) == instance.instance]
+        assert max(each.peak for each in instance.running) == classes.report.instances[instance.instance].peak_running
+        for number in range(0, len(instance.running), 10):
             start_us, end_us = number * slice_us, min((number + 1) * slice_us, classes.report.duration_us)
             total_us = 0
             for row in rows:
                 inside = min(end_us, int(row["completed_us"])) - max(start_us, int(row["scheduled_us"]))
                 total_us += max(inside, 0)
-            assert one.running[number].mean == pytest.approx(total_us / (end_us - start_us))
+            assert instance.running[number].mean == pytest.approx(total_us / (end_us - start_us))
 
 
 def test_kv_use_and_batch_tokens_are_those_of_the_steps(pressed: Run) -> None:

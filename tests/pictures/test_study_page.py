@@ -82,7 +82,7 @@ def seen() -> Seen:
 def mean(rows: list[Row], metric: str) -> float:
     values = [row.figures[metric] for row in rows]
     assert len(values) == 2
-    return sum(float(str(one)) for one in values) / 2
+    return sum(float(str(value)) for value in values) / 2
 
 
 def holds(rows: list[Row]) -> bool:

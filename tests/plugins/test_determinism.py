@@ -285,17 +285,17 @@ def sound(settings): return SortedQueue(tokens_of, "short prompts first")
 def tokens_of(request): return request.input_tokens
 """
     (tmp_path / "own.py").write_text(text, encoding="utf-8")
-    found = CliRunner().invoke(cli, ["check", str(tmp_path / "own.py")])
+    result = CliRunner().invoke(cli, ["check", str(tmp_path / "own.py")])
     settings = "not checked: it needs an --experiment that names it with its settings"
-    assert found.stdout.splitlines() == [
+    assert result.stdout.splitlines() == [
         f"workload.trace.format mine: {settings}",
         f"workload.clients.lengths as-said: {settings}",
         "policy.scheduling unsaved: cannot be used",
         "policy.scheduling sound: ok",
     ]
     for told in ("quickstart does not name `mine`", "lacks the key `tokens`", "cannot be saved"):
-        assert told in found.stderr
-    assert found.exit_code == 2
+        assert told in result.stderr
+    assert result.exit_code == 2
 
 
 def test_a_policy_that_never_returns_is_broken_off_in_its_line(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_page_has_its_protocol() -> None:
 def test_what_plugins_check_changes_and_where_it_sits() -> None:
     assert ROW.naming("still") == ("cluster.fan=still",)
     assert keys_of(Cooling)["fan"][0].point == FAN.path
-    assert [one.name for one in Registry(plugins_in((sys.modules[__name__],))).of(FAN.path)] == ["linear"]
+    assert [plugin.name for plugin in Registry(plugins_in((sys.modules[__name__],))).of(FAN.path)] == ["linear"]
 
 
 # ---- the table ----

@@ -120,7 +120,7 @@ def test_a_policy_may_keep_what_it_is_shown(tmp_path: Path) -> None:
     experiment = blis_tui.load("quickstart", set=changes, plugins=[path])
     alone, watched = blis_tui.Simulation(experiment), blis_tui.Simulation(experiment)
     watched.subscribe("all", lambda record: None)
-    for one in (alone, watched):
-        one.run()
-        one.verify()
+    for simulation in (alone, watched):
+        simulation.run()
+        simulation.verify()
     assert watched.report().to_json() == alone.report().to_json()

@@ -103,12 +103,12 @@ def test_the_index_is_what_the_modules_mark() -> None:
 
 def test_what_is_for_comparing_with_blis_alone_comes_last_and_has_its_chapter() -> None:
     """Of documents, of ``explain`` and of lists: nothing of it stands in front."""
-    ours = {one.name for one in builtin().plugins if one.of_blis}
+    ours = {plugin.name for plugin in builtin().plugins if plugin.of_blis}
     assert ours >= {"blackbox", "crossmodel", "trained-roofline", "gaie-legacy", "always-busiest", "inverted-slo"}
     for path, names in SHIPPED.items():
         flags = [builtin().find(path, name).of_blis for name in names]
         assert flags == sorted(flags), path
-    (term,) = (one for one in WORDS if one.name == REPRODUCING_BLIS)
+    (term,) = (word for word in WORDS if word.name == REPRODUCING_BLIS)
     assert set(term.also) == ours
     chapter_of_it, itself = subjects("gaie-legacy")
     assert all(f": {name}\n" in chapter_of_it.text for name in ours)
@@ -126,10 +126,10 @@ def test_every_record_that_holds_a_plug_in_says_of_which_plug_point() -> None:
     said = set()
     for record in map(vars(model).__getitem__, model.__all__):
         if isinstance(record, type) and dataclasses.is_dataclass(record) and record is not PluginConfig:
-            for one in dataclasses.fields(record):
-                key: Key | None = one.metadata.get("key")
+            for field in dataclasses.fields(record):
+                key: Key | None = field.metadata.get("key")
                 point = "" if key is None else key.point
-                assert bool(point) >= ("PluginConfig" in str(one.type)), (record, one.name)
+                assert bool(point) >= ("PluginConfig" in str(field.type)), (record, field.name)
                 said.add(point)
     assert said - {""} == BY_PATH.keys() - {"policy.routing.scorers"}  # those are settings of another plug-in
 
@@ -168,7 +168,7 @@ def test_a_changed_script_is_another_run(row: PlugPointRow, tmp_path: Path) -> N
         loaded(row, script(tmp_path / name, text + more), tmp_path) for name, more in (("old", ""), ("new", "\n"))
     )
     for experiment in (old, new):
-        assert [(one.path, one.name) for one in experiment.plugins_used()] == [(row.point.path, "mine")]
+        assert [(plugin.path, plugin.name) for plugin in experiment.plugins_used()] == [(row.point.path, "mine")]
     assert old.sha256 == new.sha256
     assert key_of(old) != key_of(new)
     versions = [produce(one, spec="x", case="default").plugins[0]["version"] for one in (old, new)]
@@ -214,7 +214,7 @@ def test_checking_it_runs_an_experiment_that_names_it(
     assert (result.exit_code, result.stdout) == (0, f"{row.point.path} mine: ok\n")
     experiment, again = asked
     assert experiment is again
-    assert [one.path for one in experiment.plugins_used()] == [row.point.path]
+    assert [plugin.path for plugin in experiment.plugins_used()] == [row.point.path]
     if not row.changes:
         without = CliRunner().invoke(cli, command)
         assert without.exit_code == 2
@@ -222,7 +222,7 @@ def test_checking_it_runs_an_experiment_that_names_it(
 
 
 def mark_of(row: PlugPointRow) -> str:
-    return next(name for name, one in vars(blis_tui.plugins).items() if one is row.point)
+    return next(name for name, var in vars(blis_tui.plugins).items() if var is row.point)
 
 
 def test_what_fails_outside_of_a_simulation_is_told_alike(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_it_is_found_wherever_it_is_named(path: str) -> None:
     experiment = load(
         "mixed-fleet" if "pools" in path else "disaggregation", overrides={**pools, path: value}, plugins=known
     )
-    assert [one.path for one in experiment.plugins_used()] == [point]
+    assert [plugin.path for plugin in experiment.plugins_used()] == [point]
 
 
 # ---- all of them together ----

@@ -157,9 +157,9 @@ class Own:
     path = tmp_path / "own.py"
     path.write_text(text, encoding="utf-8")
     own = blis_tui.load("quickstart", set={"workload.requests": 20, "policy.routing": "own"}, plugins=[path])
-    found: list[RoutingDecision] = []
+    decisions: list[RoutingDecision] = []
     simulation = blis_tui.Simulation(own)
-    simulation.subscribe(RoutingDecision, found.append)
+    simulation.subscribe(RoutingDecision, decisions.append)
     simulation.run()
-    assert [one.regret_ppm for one in found] == [None] * 20
+    assert [decision.regret_ppm for decision in decisions] == [None] * 20
     assert simulation.report().to_json() == blis_tui.run(own).to_json()

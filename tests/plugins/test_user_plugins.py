@@ -83,7 +83,7 @@ def test_the_script_routes_to_the_least_loaded(script: str) -> None:
     reasons: list[Routed] = []
     simulation.subscribe(Routed, reasons.append)
     simulation.run()
-    assert {one.instance for one in reasons} == {0, 1, 2}
+    assert {reason.instance for reason in reasons} == {0, 1, 2}
     assert reasons[0].reason == "score 0.00, 3 alike"
     assert simulation.report().requests.completed == 30
 
@@ -541,11 +541,13 @@ def test_goldens_without_them_do_not_mention_them() -> None:
 
 def test_a_checkpoint_of_another_version_is_refused(script: str, tmp_path: Path) -> None:
     other = written(tmp_path, Path(script).read_text(encoding="utf-8") + "\n")
-    one, two = (blis_tui.Simulation(blis_tui.load("quickstart", set=OWN, plugins=[name])) for name in (script, other))
-    checkpoint = one.checkpoint()
+    simulation, two = (
+        blis_tui.Simulation(blis_tui.load("quickstart", set=OWN, plugins=[name])) for name in (script, other)
+    )
+    checkpoint = simulation.checkpoint()
     with pytest.raises(InputError, match="not a checkpoint of this experiment"):
         two.restore(checkpoint)
-    one.restore(checkpoint)
+    simulation.restore(checkpoint)
 
 
 @pytest.mark.parametrize("name", ["blis-example", "blis_example", "Blis.Example"])

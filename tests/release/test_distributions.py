@@ -64,10 +64,10 @@ def test_an_index_shows_the_readme_with_pictures_and_links_that_lead_somewhere(m
     }
     for way, addresses in leads.items():
         here = f"{HOME}/{way}/v{__version__}/"
-        ours = [one.removeprefix(here) for one in addresses if one.startswith(here)]
+        ours = [address.removeprefix(here) for address in addresses if address.startswith(here)]
         assert len(ours) >= (2 if way == "raw" else 20)
         assert [one for one in ours if not (ROOT / one.partition("#")[0]).exists()] == []
-        assert [one for one in addresses if not re.match(r"https?://", one)] == []
+        assert [address for address in addresses if not re.match(r"https?://", address)] == []
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.replace(f"{HOME}/raw/v{__version__}/", "").replace(f"{HOME}/blob/v{__version__}/", "") == readme
 
@@ -75,10 +75,10 @@ def test_an_index_shows_the_readme_with_pictures_and_links_that_lead_somewhere(m
 def test_an_index_knows_where_the_project_is_at_home(metadata: Message) -> None:
     urls = dict(str(one).split(", ") for one in metadata.get_all("Project-URL", []))
     assert urls.keys() == {"Homepage", "Documentation", "Changelog", "Issues"}
-    assert [one for one in urls.values() if not one.startswith(HOME)] == []
-    files = [one.removeprefix(f"{HOME}/blob/HEAD/") for one in urls.values() if "/blob/" in one]
+    assert [url for url in urls.values() if not url.startswith(HOME)] == []
+    files = [url.removeprefix(f"{HOME}/blob/HEAD/") for url in urls.values() if "/blob/" in url]
     assert len(files) == 2
-    assert [one for one in files if not (ROOT / one).is_file()] == []
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_it_needs_what_its_parts_need(metadata: Message) -> None:

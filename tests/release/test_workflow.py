@@ -80,7 +80,7 @@ def test_what_was_forgotten_stops_it(forgotten: str, checkout: Path) -> None:
 
 def test_each_supported_python_is_built_for_and_tried() -> None:
     assert JOBS["install"]["strategy"]["matrix"]["python"] == PYTHONS
-    assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp{one.replace('.', '')}-*" for one in PYTHONS]
+    assert PROJECT["tool"]["cibuildwheel"]["build"] == [f"cp{python.replace('.', '')}-*" for python in PYTHONS]
 
 
 def test_compiled_wheels_round_as_python_does() -> None:

@@ -54,7 +54,7 @@ def document(cluster: dict[str, object], policy: dict[str, object], **more: obje
         "workload": {
             "requests": 150,
             "rate_per_s": 40,
-            "clients": [{**one, "input_tokens": tokens} for one, tokens in zip(clients, lengths, strict=True)],
+            "clients": [{**client, "input_tokens": tokens} for client, tokens in zip(clients, lengths, strict=True)],
         },
         "cluster": {"instances": 4, **cluster},
         "policy": {

@@ -235,21 +235,21 @@ def account_of(life: Sequence[RequestEvent], *, keeps_output: bool) -> Account:
     account = Account()
     prompt = target = life[0].first
     computed = 0
-    for one in life:
-        if one.what == "scheduled":
-            computed = one.first
-        elif one.what == "chunk":
-            account.sound = account.sound and one.first == computed and one.second > 0
-            computed = one.first + one.second
-            account.prefill_tokens += one.second
+    for event in life:
+        if event.what == "scheduled":
+            computed = event.first
+        elif event.what == "chunk":
+            account.sound = account.sound and event.first == computed and event.second > 0
+            computed = event.first + event.second
+            account.prefill_tokens += event.second
             account.sound = account.sound and computed <= target
-        elif one.what == "preempted":
-            account.decode_tokens += max(0, one.first - target)
-            account.sound = account.sound and one.first >= computed
-            if keeps_output and one.first >= target:
-                target = one.first + 1
+        elif event.what == "preempted":
+            account.decode_tokens += max(0, event.first - target)
+            account.sound = account.sound and event.first >= computed
+            if keeps_output and event.first >= target:
+                target = event.first + 1
             computed = 0
-        elif one.what in ("completed", "timed-out"):
-            account.decode_tokens += max(0, one.first - (target - prompt) - 1)
-            account.sound = account.sound and (one.what == "timed-out" or computed == target)
+        elif event.what in ("completed", "timed-out"):
+            account.decode_tokens += max(0, event.first - (target - prompt) - 1)
+            account.sound = account.sound and (event.what == "timed-out" or computed == target)
     return account

@@ -28,27 +28,27 @@ def run_of(routing: str) -> tuple[Report, tuple[Record, ...]]:
 
 
 def count(records: tuple[Record, ...], kind: type[Record], where: Callable[[Record], bool] = lambda _: True) -> int:
-    return len([one for one in records if isinstance(one, kind) and where(one)])
+    return len([record for record in records if isinstance(record, kind) and where(record)])
 
 
 def test_the_report_counts_what_the_records_tell() -> None:
     report, records = run_of("round-robin")
-    found = report.adapters
-    assert found is not None
-    assert (found.adapters, found.scheduled) == (16, 200)
-    assert found.loads == count(records, AdapterLoad)
-    assert found.loads_from_storage == count(records, AdapterLoad, lambda one: one.source == "storage")  # type: ignore[attr-defined]
-    assert found.evictions == count(records, AdapterEvicted)
-    assert found.holds == count(records, AdapterHeld)
-    assert found.hit_rate == (200 - found.loads) / 200
-    assert found.load_us == sum(one.load_us for one in records if isinstance(one, AdapterLoad))
-    since = {one.request_id: one.time_us for one in records if isinstance(one, AdapterHeld)}
-    ends = {one.request_id: one.time_us for one in records if isinstance(one, Scheduled)}
-    assert found.held_us == sum(ends[name] - held for name, held in since.items())
+    adapters = report.adapters
+    assert adapters is not None
+    assert (adapters.adapters, adapters.scheduled) == (16, 200)
+    assert adapters.loads == count(records, AdapterLoad)
+    assert adapters.loads_from_storage == count(records, AdapterLoad, lambda record: record.source == "storage")  # type: ignore[attr-defined]
+    assert adapters.evictions == count(records, AdapterEvicted)
+    assert adapters.holds == count(records, AdapterHeld)
+    assert adapters.hit_rate == (200 - adapters.loads) / 200
+    assert adapters.load_us == sum(record.load_us for record in records if isinstance(record, AdapterLoad))
+    since = {record.request_id: record.time_us for record in records if isinstance(record, AdapterHeld)}
+    ends = {record.request_id: record.time_us for record in records if isinstance(record, Scheduled)}
+    assert adapters.held_us == sum(ends[name] - held for name, held in since.items())
     rows = [row for row in report.rows if row.adapter == "customer-1"]
-    assert found.busiest["customer-1"].requests == len(rows)
-    assert sum(one.requests for one in found.busiest.values()) == 200
-    assert sum(one.loads for one in found.busiest.values()) == found.loads
+    assert adapters.busiest["customer-1"].requests == len(rows)
+    assert sum(adapter.requests for adapter in adapters.busiest.values()) == 200
+    assert sum(adapter.loads for adapter in adapters.busiest.values()) == adapters.loads
 
 
 def test_where_adapters_are_requests_need_not_wait() -> None:
@@ -65,16 +65,16 @@ def test_where_adapters_are_requests_need_not_wait() -> None:
 def test_a_warning_where_places_are_short() -> None:
     report, records = run_of("round-robin")
     named = {finding.id: finding for finding in report.warnings}
-    found = report.adapters
-    assert found is not None
+    adapters = report.adapters
+    assert adapters is not None
     assert named["adapter-places"].figures == {
-        "adapters": len({one.adapter for one in report.rows}),
+        "adapters": len({row.adapter for row in report.rows}),
         "max_loras": 5,
         "loads": count(records, AdapterLoad),
         "evictions": count(records, AdapterEvicted),
-        "load_us": found.load_us,
+        "load_us": adapters.load_us,
         "held": count(records, AdapterHeld),
-        "held_us": found.held_us,
+        "held_us": adapters.held_us,
     }
     assert "unused-capacity" not in named
     assert "adapter-places" not in {finding.id for finding in run_of("")[0].warnings}

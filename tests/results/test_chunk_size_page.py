@@ -21,13 +21,13 @@ def _listed(knob: str) -> dict[int, list[float]]:
 
 @pytest.mark.parametrize("knob", KNOBS)
 def test_the_frontier_is_monotone_both_ways(knob: str) -> None:
-    found = [point(knob, tokens) for tokens in TESTED]
-    for small, large in pairwise(found):
+    points = [point(knob, tokens) for tokens in TESTED]
+    for small, large in pairwise(points):
         assert small.ttft_ms > large.ttft_ms
         assert small.itl_ms < large.itl_ms
         assert small.worst_ms < large.worst_ms
     page = PAGE.read_text(encoding="utf-8")
-    assert all(row in page for row in table(knob, found).splitlines()), "`python docs/make_chunks.py` writes the page"
+    assert all(row in page for row in table(knob, points).splitlines()), "`python docs/make_chunks.py` writes the page"
 
 
 @pytest.mark.parametrize("knob", KNOBS)

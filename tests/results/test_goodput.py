@@ -37,5 +37,5 @@ def test_a_figure_that_is_just_the_target_meets_it(target: SloTarget, good: int)
     rows = [cast("RequestNumbers", ROW)]
     report = slo_report({"standard": target}, rows, cast("RequestTable", TABLE), 2_000_000)
     assert (report.injected, report.good, report.attainment, report.goodput_rps) == (1, good, good, good / 2)
-    judged = [one for one in (report.classes["standard"].ttft, report.classes["standard"].tpot) if one is not None]
-    assert all(one.counted == 1 for one in judged)
+    judged = [met for met in (report.classes["standard"].ttft, report.classes["standard"].tpot) if met is not None]
+    assert all(met.counted == 1 for met in judged)

@@ -39,12 +39,13 @@ def test_failures_are_victims_and_steps_that_left_requests_waiting_for_blocks(
     simulation.subscribe(StepFinished, steps.append)
     simulation.run()
     full = simulation.experiment.pools[0].engine.max_num_batched_tokens
-    preempting = {(one.instance, one.time_us) for one in victims}
+    preempting = {(victim.instance, victim.time_us) for victim in victims}
     # A step that spent all its tokens leaves requests waiting for these, whatever else they lack.
     used = {
-        (one.instance, one.step): sum(each.new_tokens for each in one.chunks) + one.decode_requests for one in steps
+        (step.instance, step.step): sum(each.new_tokens for each in step.chunks) + step.decode_requests
+        for step in steps
     }
-    waiting = {(one.instance, one.step): one.waiting for one in steps}
+    waiting = {(step.instance, step.step): step.waiting for step in steps}
     refused = [
         one
         for one in stopped
@@ -57,8 +58,8 @@ def test_failures_are_victims_and_steps_that_left_requests_waiting_for_blocks(
     assert report.kv.allocation_failures == len(victims) + len(refused)
     assert (report.kv.allocation_failures > 0) == some
     total = 0
-    for one in report.instances:
-        total += one.kv.allocation_failures
+    for instance in report.instances:
+        total += instance.kv.allocation_failures
     assert total == report.kv.allocation_failures
 
 
@@ -74,7 +75,7 @@ def test_failures_are_victims_and_steps_that_left_requests_waiting_for_blocks(
 )
 def test_what_preempted_requests_find_is_counted_apart(batching: str, queries: list[int], hits: list[int]) -> None:
     outcome = Outcome(experiment(batching=batching, blocks=6), [request(0, 0, 8, 12), request(1, 0, 10, 12)])
-    again = [one for one in outcome.records if isinstance(one, Scheduled) and one.time_us]
+    again = [record for record in outcome.records if isinstance(record, Scheduled) and record.time_us]
     assert [one.cached_tokens for one in again] == hits
     kv = kv_counts(outcome.cluster.instances)
     assert (kv.preempted_lookups, kv.preempted_queries, kv.preempted_hits) == (len(hits), sum(queries), sum(hits))
@@ -108,19 +109,27 @@ def test_what_is_left_out_is_nought_for_those_who_ask() -> None:
     assert "allocation_failures" not in kv
     assert (without.kv.allocation_failures, without.ok, without.expectations[0].value) == (0, True, 0)
     assert not pressed.ok
-    (row,) = [one for one in rows(without.to_dict(), pressed.to_dict()) if one.metric == "kv.allocation_failures"]
+    (row,) = [
+        compared_figure
+        for compared_figure in rows(without.to_dict(), pressed.to_dict())
+        if compared_figure.metric == "kv.allocation_failures"
+    ]
     assert (row.a, row.b) == (0, pressed.kv.allocation_failures)
-    assert not [one for one in rows(without.to_dict(), without.to_dict()) if "allocation" in one.metric]
+    assert not [
+        compared_figure
+        for compared_figure in rows(without.to_dict(), without.to_dict())
+        if "allocation" in compared_figure.metric
+    ]
 
 
 def test_studies_read_nought_too() -> None:
-    found = blis_tui.sweep(
+    result = blis_tui.sweep(
         "quickstart",
         axes={"engine.kv_blocks": [300, 20_000]},
         objectives=["kv.allocation_failures"],
         set={"workload.requests": 60, "latency": "roofline"},
     )
-    few, many = (row.figures["kv.allocation_failures"] for row in found.rows)
+    few, many = (row.figures["kv.allocation_failures"] for row in result.rows)
     assert isinstance(few, int)
     assert few > 0
     assert many == 0

@@ -89,7 +89,7 @@ def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
     tally = Tally(debugger.experiment)
     tally.follow(debugger.tape, len(debugger.tape))
     cluster = debugger.simulation._cluster
-    found = seen(debugger.simulation)
+    context = seen(debugger.simulation)
     for figure in (
         "prefill_us",
         "beside_prefill_us",
@@ -98,11 +98,11 @@ def test_what_the_engine_adds_up_is_what_the_steps_tell(name: str) -> None:
         "seqs_wait_us",
         "allocation_failures",
     ):
-        assert found.total(figure) == getattr(tally, figure), figure
+        assert context.total(figure) == getattr(tally, figure), figure
     assert cluster.present_us() == tally.present_us() == tally.stays_us() > 0
     if not tally.counts.get("timed-out"):
-        assert found.flow.present().total_us(cluster.now) == tally.stays_us()
-    assert found.flow.states[RequestState.COMPLETED] == tally.counts.get("completed", 0)
+        assert context.flow.present().total_us(cluster.now) == tally.stays_us()
+    assert context.flow.states[RequestState.COMPLETED] == tally.counts.get("completed", 0)
 
 
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)
@@ -129,7 +129,7 @@ def test_an_account_notices_a_gap() -> None:
     """The books of one request: a chunk that does not continue the one before is found."""
     debugger = finished("prefixes")
     life = list(debugger.tape.life(debugger.tape.name(3)))
-    place = next(place for place, one in enumerate(life) if one.what == "chunk")
+    place = next(place for place, event in enumerate(life) if event.what == "chunk")
     assert account_of(life, keeps_output=False).sound
     gap = [*life[:place], replace(life[place], first=life[place].first + 1), *life[place + 1 :]]
     assert not account_of(gap, keeps_output=False).sound
@@ -322,7 +322,7 @@ def test_fewer_instances_really_do(instances: int, rate: float) -> None:
     many = report("quickstart", **BY_HAND, cluster__instances=instances, **changed)
     found = finding(many, "unused-capacity")
     figures = found.figures
-    assert figures["peak_running"] == sum(one.peak_running for one in many.instances)
+    assert figures["peak_running"] == sum(instance.peak_running for instance in many.instances)
     assert figures["peak_kv_blocks"] == many.kv.peak_used
     needed = int(figures["instances_needed"])
     assert found.message.startswith(f"{needed} instance")
@@ -371,7 +371,7 @@ def test_imbalance() -> None:
     assert "imbalance" not in ids(simulation.checkup())
     simulation._cluster.instances[2].tallies.busy_us *= 9
     found = finding(simulation.checkup(), "imbalance")
-    busy = [one.tallies.busy_us for one in simulation._cluster.instances]
+    busy = [instance.tallies.busy_us for instance in simulation._cluster.instances]
     assert found.instance == 2
     assert found.figures["times_mean"] == pytest.approx(3 * busy[2] / sum(busy))
 
@@ -472,7 +472,7 @@ def test_memory_pressure(name: str, *, with_watermark: bool) -> None:
     figures = finding(made, "kv-cache").figures
     assert figures["preemptions"] == sum(counts.values())
     assert figures["preempted_requests"] == sum(count > 0 for count in counts.values())
-    assert figures["busy_us"] == sum(one.busy_us for one in made.instances)
+    assert figures["busy_us"] == sum(instance.busy_us for instance in made.instances)
     thrashing = finding(made, "thrashing")
     assert thrashing.figures == {
         "requests": sum(count >= 3 for count in counts.values()),
@@ -497,10 +497,10 @@ def test_where_pools_say_how_many_instances_there_are_the_advice_names_them(pool
 def test_more_memory_ends_them() -> None:
     simulation = blis_tui.Simulation(blis_tui.load("kv-pressure", set={"engine.kv_blocks": 4000}))
     simulation.run()
-    found = simulation.checkup()
-    assert found.findings == ()
-    assert len(found.passed) + len(found.skipped) == len(LINTS)
-    assert found.event == simulation.events
+    checkup = simulation.checkup()
+    assert checkup.findings == ()
+    assert len(checkup.passed) + len(checkup.skipped) == len(LINTS)
+    assert checkup.event == simulation.events
 
 
 def test_waiting_for_blocks_without_any_preemption() -> None:
@@ -578,7 +578,7 @@ def test_blocks_reserved_for_prompts_on_their_way() -> None:
 def test_limits_of_a_step() -> None:
     busy = report("fcfs", **BY_HAND)
     assert "budget of 2,048 tokens took 60 %" in finding(busy, "token-budget").message
-    share = sum(one.busy_us for one in busy.instances) / (len(busy.instances) * busy.duration_us)
+    share = sum(instance.busy_us for instance in busy.instances) / (len(busy.instances) * busy.duration_us)
     assert f"steps took {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
     assert "16 were already running (max_num_seqs)" in finding(busy, "max-num-seqs").message
     calm = report("fcfs", **BY_HAND, workload__rate_per_s=2)
@@ -621,7 +621,7 @@ def test_a_larger_token_budget_is_advised_where_it_computes_prompts_faster(laten
 def test_prefill_limits_no_run_whose_other_instances_are_busier() -> None:
     """Prompts fill the steps of two instances that are idle half of the time; those that decode never are."""
     split = blis_tui.run(blis_tui.load("disaggregation"))
-    busy = [one.busy_us / split.duration_us for one in split.instances]
+    busy = [instance.busy_us / split.duration_us for instance in split.instances]
     assert max(busy[:2]) < 0.6
     assert min(busy[2:]) > 0.9
     assert "token-budget" not in ids(split)
@@ -674,9 +674,9 @@ def test_prefill_beside_decode() -> None:
     simulation.run()
     found = finding(simulation.report(), "decode-tail")
     assert found.figures["beside_prefill_us"] == sum(
-        one.duration_us * one.decode_requests for one in steps if one.chunks
+        step.duration_us * step.decode_requests for step in steps if step.chunks
     )
-    gaps = sorted(one.duration_us for one in steps for _ in range(one.decode_requests))
+    gaps = sorted(step.duration_us for step in steps for _ in range(step.decode_requests))
     assert found.figures["inter_token_us"] == sum(gaps)
     assert found.figures["itl_p50_ms"] == gaps[len(gaps) // 2] / 1000
     budget = int(found.figures["max_num_batched_tokens"]) // 4
@@ -772,17 +772,17 @@ def test_at_the_start_checks_say_why_they_are_not_made() -> None:
     simulation = blis_tui.Simulation(experiment("kv-pressure"))
     assert simulation.checkup().findings == ()
     simulation.run(max_events=3)
-    found = simulation.checkup()
-    assert found.findings == ()
-    assert dict(found.skipped)[promise("overload")] == "too few requests have arrived so far"
-    assert all(reason for _, reason in found.skipped)
+    checkup = simulation.checkup()
+    assert checkup.findings == ()
+    assert dict(checkup.skipped)[promise("overload")] == "too few requests have arrived so far"
+    assert all(reason for _, reason in checkup.skipped)
 
 
 def test_every_warning_says_what_to_do() -> None:
     told: dict[str, Finding] = {}
     for name in RUNS:
-        for one in blis_tui.run(experiment(name)).warnings:
-            told[one.id] = one
+        for warning in blis_tui.run(experiment(name)).warnings:
+            told[warning.id] = warning
     assert len(told) >= 6
     for one in told.values():
         assert one.message.endswith(".")
@@ -841,7 +841,7 @@ def test_users_whose_answers_differ_do_not() -> None:
 
 
 def promise(name: str) -> str:
-    return next(one.promise for one in LINTS if one.name == name)
+    return next(lint.promise for lint in LINTS if lint.name == name)
 
 
 def test_a_run_in_which_nothing_arrived_says_so() -> None:

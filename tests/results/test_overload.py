@@ -107,7 +107,7 @@ def capacity_per_s(made: dict[str, object]) -> float:
 
 
 def overload(report: Report) -> Finding | None:
-    return next((one for one in report.warnings if one.id == "overload"), None)
+    return next((warning for warning in report.warnings if warning.id == "overload"), None)
 
 
 def stable(kind: str, seed: int) -> str:
@@ -116,8 +116,8 @@ def stable(kind: str, seed: int) -> str:
     capacity, load = capacity_per_s(made), chance.choice([0.9, chance.uniform(0.5, 0.9)])
     rate = load * capacity
     requests = max(chance.choice([100, 300, 1000]), min(3000, int(60 * rate)))
-    found = overload(run(made, rate, requests))
-    return "" if found is None else f"{kind} {seed}, {load:.2f} of {capacity:.1f}/s, {requests}: {found.message}"
+    finding = overload(run(made, rate, requests))
+    return "" if finding is None else f"{kind} {seed}, {load:.2f} of {capacity:.1f}/s, {requests}: {finding.message}"
 
 
 def unstable(kind: str, seed: int) -> str:
@@ -125,10 +125,10 @@ def unstable(kind: str, seed: int) -> str:
     made, chance = system(kind, seed), Random(f"unstable {kind} {seed}")  # noqa: S311
     capacity, load = capacity_per_s(made), chance.choice([1.15, chance.uniform(1.15, 2.0)])
     requests = LONG_ENOUGH.get(kind, 3000)
-    found = overload(run(made, load * capacity, requests))
-    if found is None:
+    finding = overload(run(made, load * capacity, requests))
+    if finding is None:
         return f"{kind} {seed}, {load:.2f} of {capacity:.1f}/s, {requests}: not found"
-    return "" if STAGES[kind] in found.message else f"{kind} {seed}: {found.message}"
+    return "" if STAGES[kind] in finding.message else f"{kind} {seed}: {finding.message}"
 
 
 LONG_ENOUGH = {"bursty": 5000, "sessions": 5000}
@@ -181,15 +181,15 @@ def short_classifications(rate_per_s: float, processes: int = 1) -> Report:
 
 def test_requests_that_wait_for_the_api_server_are_an_overload_of_it() -> None:
     report = short_classifications(340)
-    found = overload(report)
-    assert found is not None
-    assert "and the queue in front of the API server kept growing" in found.message
-    assert found.keys == ("engine.front_end.processes", "cluster.instances", "workload.rate_per_s")
+    finding = overload(report)
+    assert finding is not None
+    assert "and the queue in front of the API server kept growing" in finding.message
+    assert finding.keys == ("engine.front_end.processes", "cluster.instances", "workload.rate_per_s")
     waits = [(row.arrival_us, row.queued_us) for row in report.rows]
     first, last = min(at for at, _ in waits), max(at for at, _ in waits)
     start = last - (last - first) // 4
     there = sum(max(0, min(last, queued) - max(start, arrived)) for arrived, queued in waits if queued is not None)
-    assert found.figures["waiting_last_quarter"] == pytest.approx(there / (last - start), rel=0.01)
+    assert finding.figures["waiting_last_quarter"] == pytest.approx(there / (last - start), rel=0.01)
     assert overload(short_classifications(100)) is None
     assert overload(short_classifications(260, processes=2)) is None
 
@@ -208,11 +208,11 @@ def long_prompts_among_chats(requests: int, rate_per_s: float, share: float) -> 
 
 
 def test_a_backlog_that_nothing_works_off_is_an_overload_though_it_does_not_grow() -> None:
-    found = overload(long_prompts_among_chats(3000, 11.6, 0.015))
-    assert found is not None
-    assert found.message.startswith("Requests wait behind a backlog that is never worked off: in the second half")
-    assert "and the queue never fell below " in found.message
-    assert found.figures["waiting_least"] > 128
+    finding = overload(long_prompts_among_chats(3000, 11.6, 0.015))
+    assert finding is not None
+    assert finding.message.startswith("Requests wait behind a backlog that is never worked off: in the second half")
+    assert "and the queue never fell below " in finding.message
+    assert finding.figures["waiting_least"] > 128
     assert overload(long_prompts_among_chats(1500, 8, 0.007)) is None
 
 
@@ -233,19 +233,19 @@ def two_pools(rate_per_s: float, **changes: object) -> Report:
 
 
 def test_the_overloaded_pool_is_named_with_the_key_of_its_instances() -> None:
-    found = overload(two_pools(20))
-    assert found is not None
-    assert "and the queue of pool prefill kept growing" in found.message
-    assert found.keys == ("cluster.disaggregation.prefill_instances", "workload.rate_per_s")
+    finding = overload(two_pools(20))
+    assert finding is not None
+    assert "and the queue of pool prefill kept growing" in finding.message
+    assert finding.keys == ("cluster.disaggregation.prefill_instances", "workload.rate_per_s")
     assert overload(two_pools(6)) is None
 
 
 def test_a_link_that_is_too_slow_is_named() -> None:
     slow = {"bandwidth_gb_per_s": 0.3, "contention": "fair-share"}
-    found = overload(two_pools(6, **{"cluster.disaggregation.transfer": slow}))
-    assert found is not None
-    assert "the number of requests whose KV blocks are in transfer kept growing" in found.message
-    assert found.keys == ("cluster.disaggregation.transfer.bandwidth_gb_per_s", "workload.rate_per_s")
+    finding = overload(two_pools(6, **{"cluster.disaggregation.transfer": slow}))
+    assert finding is not None
+    assert "the number of requests whose KV blocks are in transfer kept growing" in finding.message
+    assert finding.keys == ("cluster.disaggregation.transfer.bandwidth_gb_per_s", "workload.rate_per_s")
 
 
 def test_users_who_wait_for_their_answers_are_no_overload() -> None:
@@ -260,8 +260,8 @@ def test_what_sessions_were_due_to_send_is_told_beside_what_came() -> None:
     made = system("sessions", 1)
     due = 1.5 * capacity_per_s(made)
     report = run(made, due, 6000)
-    found, sessions = overload(report), report.sessions
-    assert found is not None
+    finding, sessions = overload(report), report.sessions
+    assert finding is not None
     assert sessions is not None
     assert sessions.due_calls_per_s is not None
     assert sessions.calls_per_s is not None
@@ -272,4 +272,4 @@ def test_what_sessions_were_due_to_send_is_told_beside_what_came() -> None:
     came = [row for row in report.rows if starts[0] < row.arrival_us <= starts[-1]]
     assert sessions.calls_per_s == pytest.approx(len(came) / seconds)
     assert sessions.calls_per_s < 0.9 * sessions.due_calls_per_s
-    assert f"The sessions that began were due to send {sessions.due_calls_per_s:,.1f} requests/s" in found.message
+    assert f"The sessions that began were due to send {sessions.due_calls_per_s:,.1f} requests/s" in finding.message

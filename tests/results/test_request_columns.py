@@ -78,10 +78,10 @@ def test_a_report_does_not_depend_on_how_many_rows_are_looked_at_together(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in NAMES:
-        found = halfway(name)
+        report = halfway(name)
         with monkeypatch.context() as patch:
             patch.setattr(request_log, "BLOCK", block + 7)
-            assert halfway(name).to_json() == found.to_json()
+            assert halfway(name).to_json() == report.to_json()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,13 +99,13 @@ def test_counts_and_samples_are_those_of_the_rows(name: str) -> None:
     assert report.latency.e2e_ms.max == largest([row.e2e_us for row in late if row.e2e_us is not None])
     delays = [row.scheduled_us - row.arrival_us for row in late if row.scheduled_us is not None]
     assert report.latency.scheduling_delay_ms.max == largest(delays)
-    for one in report.instances:
-        there = [row for row in rows if row.instance == one.instance]
-        assert one.completed == len([row for row in there if row.state == "completed"])
+    for instance in report.instances:
+        there = [row for row in rows if row.instance == instance.instance]
+        assert instance.completed == len([row for row in there if row.state == "completed"])
         tokens = 0
         for row in there:
             tokens += row.output_tokens
-        assert one.output_tokens == tokens
+        assert instance.output_tokens == tokens
     for column, groups in (("slo_class", report.slo_classes), ("tenant_id", report.tenants)):
         assert list(groups) == sorted({getattr(row, column) for row in rows} - {""})
         for group, told in groups.items():

@@ -54,10 +54,10 @@ def check(made: Experiment, report: Report, records: tuple[Record, ...]) -> None
         counts.completed + counts.still_queued + counts.still_running + counts.dropped_unservable + counts.timed_out
     )
     assert set(report.invariants.values()) == {"ok"}
-    assert "littles-law" not in [one.id for one in report.warnings]
+    assert "littles-law" not in [warning.id for warning in report.warnings]
 
     on_hold = 0
-    causes = Counter(one.policy for one in records if isinstance(one, Rejected))
+    causes = Counter(record.policy for record in records if isinstance(record, Rejected))
     if report.rejections is not None:
         assert sum(report.rejections.values()) == counts.rejected == sum(causes.values())
         gateway = {name: count for name, count in report.rejections.items() if name.startswith("gateway")}
@@ -65,8 +65,8 @@ def check(made: Experiment, report: Report, records: tuple[Record, ...]) -> None
         assert {name: n for name, n in report.rejections.items() if n and name not in gateway} == causes
     if report.gateway is not None:
         found = report.gateway
-        dispatched = [one for one in records if isinstance(one, Dispatched)]
-        depths = [one.waiting for one in records if isinstance(one, Held)]
+        dispatched = [record for record in records if isinstance(record, Dispatched)]
+        depths = [record.waiting for record in records if isinstance(record, Held)]
         assert found.offered == found.dispatched + found.full + found.displaced + found.expired + found.depth
         assert found.offered == len(depths) + found.full
         assert found.dispatched == len(dispatched)
@@ -76,16 +76,16 @@ def check(made: Experiment, report: Report, records: tuple[Record, ...]) -> None
             assert found.wait_ms.mean == pytest.approx(mean(waits) / 1e3)
         on_hold += found.depth
     if report.deferrals is not None:
-        assert report.deferrals.deferred == sum(isinstance(one, Deferred) for one in records)
+        assert report.deferrals.deferred == sum(isinstance(record, Deferred) for record in records)
         on_hold += report.deferrals.waiting
     if report.disaggregation is not None:
         split = report.disaggregation
-        started = [one for one in records if isinstance(one, TransferStarted)]
-        finished = [one for one in records if isinstance(one, TransferFinished)]
-        assert split.split == sum(isinstance(one, Split) and one.verdict == "split" for one in records)
+        started = [record for record in records if isinstance(record, TransferStarted)]
+        finished = [record for record in records if isinstance(record, TransferFinished)]
+        assert split.split == sum(isinstance(record, Split) and record.verdict == "split" for record in records)
         assert split.transfers == len(started) == len(finished) + split.transfers_under_way
-        assert split.transferred_bytes == sum(one.bytes for one in started)
-        assert split.peak_concurrent_transfers == max((one.transfers for one in started), default=0)
+        assert split.transferred_bytes == sum(transfer.bytes for transfer in started)
+        assert split.peak_concurrent_transfers == max((transfer.transfers for transfer in started), default=0)
         assert split.completed + split.dropped_at_decode <= split.prefilled <= split.split
         assert split.dropped_at_decode <= counts.dropped_unservable
         if times := [one.duration_us for one in finished if one.request_id in late]:
@@ -96,29 +96,31 @@ def check(made: Experiment, report: Report, records: tuple[Record, ...]) -> None
 
     if report.pools is not None:
         pools = report.pools.values()
-        routed = Counter(one.instance for one in records if isinstance(one, Routed))
+        routed = Counter(record.instance for record in records if isinstance(record, Routed))
         assert sum(pool.instances for pool in pools) == len(report.instances) == made.instances
-        assert sum(pool.routed for pool in pools) == sum(one.routed for one in report.instances)
+        assert sum(pool.routed for pool in pools) == sum(instance.routed for instance in report.instances)
         assert sum(pool.routed for pool in pools) <= sum(routed.values())
         for name in ("completed", "steps", "busy_us", "output_tokens"):
-            assert sum(getattr(pool, name) for pool in pools) == sum(getattr(one, name) for one in report.instances)
+            assert sum(getattr(pool, name) for pool in pools) == sum(
+                getattr(instance, name) for instance in report.instances
+            )
         assert sum(pool.kv.blocks for pool in pools) == report.kv.blocks
         assert sum(pool.kv.peak_used for pool in pools) == report.kv.peak_used
     if report.slo is not None:
         judged = [row for row in rows if row.slo_class in TARGETS]
-        assert report.slo.good == sum(map(good, judged)) == sum(one.good for one in report.slo.classes.values())
+        assert report.slo.good == sum(map(good, judged)) == sum(class_.good for class_ in report.slo.classes.values())
         injected = sum(row.state != "rejected" for row in judged)
         assert report.slo.injected == injected
         assert report.slo.attainment == (report.slo.good / injected if injected else None)
         assert report.slo.goodput_rps == pytest.approx(report.slo.good / report.duration_us * 1e6)
-        for name, one in report.slo.classes.items():
+        for name, class_ in report.slo.classes.items():
             members = [row for row in judged if row.slo_class == name]
-            assert one.good == sum(map(good, members)) <= one.completed
-            assert {part for part in ("ttft", "tpot", "e2e") if getattr(one, part) is not None} == {
+            assert class_.good == sum(map(good, members)) <= class_.completed
+            assert {part for part in ("ttft", "tpot", "e2e") if getattr(class_, part) is not None} == {
                 part.removesuffix("_ms") for part in TARGETS[name]
             }
-            for part in (one.ttft, one.tpot, one.e2e):
-                assert part is None or one.good <= part.met <= part.counted <= one.completed
+            for part in (class_.ttft, class_.tpot, class_.e2e):
+                assert part is None or class_.good <= part.met <= part.counted <= class_.completed
     if report.fairness is not None:
         tokens = Counter({row.tenant_id: 0 for row in rows})
         for row in rows:
@@ -192,14 +194,14 @@ def test_littles_law_holds_on_the_way_too(seed: int) -> None:
     simulation = blis_tui.Simulation(blis_tui.load({**DOCUMENTS["early"], "seed": seed}))
     while not simulation.done:
         simulation.run(max_events=11)
-        assert "littles-law" not in [one.id for one in simulation.checkup().findings], simulation.events
+        assert "littles-law" not in [finding.id for finding in simulation.checkup().findings], simulation.events
 
 
 def test_sections_are_there_where_they_apply() -> None:
     parts = {name: set(outcome(name)[0].to_dict()) for name in DOCUMENTS}
     plain = set(blis_tui.run(blis_tui.load(document({}, {}))).to_dict())
     always = {"fairness", "rejections", "anomalies", "saturation"}
-    assert {name: found - plain for name, found in parts.items()} == {
+    assert {name: part - plain for name, part in parts.items()} == {
         "gateway": always | {"gateway"},
         "split": always | {"pools", "disaggregation", "slo", "fitness"},
         "early": always | {"pools", "disaggregation", "gateway"},
@@ -268,7 +270,7 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
         {"metric": "fitness.components.throughput", "max": 1},
     ]
     made = blis_tui.run(blis_tui.load({**DOCUMENTS["split"], "expect": wishes}))
-    assert [one.value is not None for one in made.expectations] == [True] * len(wishes)
+    assert [expectation.value is not None for expectation in made.expectations] == [True] * len(wishes)
 
 
 def test_a_pool_is_never_busy_for_longer_than_the_run() -> None:
@@ -277,13 +279,13 @@ def test_a_pool_is_never_busy_for_longer_than_the_run() -> None:
     busy = {"cluster": {"pools": pools}, "workload.rate_per_s": 200, "horizon_us": 1_000_000, "expect": []}
     report = blis_tui.run(blis_tui.load("quickstart", set=busy))
     assert report.pools is not None
-    assert max(one.busy_us for one in report.pools.values()) > report.duration_us == 1_000_000
-    assert max(one.busy_share for one in report.pools.values()) == 1.0
+    assert max(pool.busy_us for pool in report.pools.values()) > report.duration_us == 1_000_000
+    assert max(pool.busy_share for pool in report.pools.values()) == 1.0
 
 
 def test_pairs_of_which_the_earlier_took_twice_as_long() -> None:
     values = [5, 30, 1, 14, 2, 2, 90, 44, 7, 0, 0]
-    pairs = [(one, two) for at, one in enumerate(values) for two in values[at + 1 :] if one > 2 * two]
+    pairs = [(value, two) for at, value in enumerate(values) for two in values[at + 1 :] if value > 2 * two]
     assert doubled_pairs(values) == (len(pairs), sorted(values))
 
 
@@ -301,11 +303,11 @@ def test_models_have_the_latencies_of_their_requests_without_the_warm_up() -> No
     made = {"cluster": {"pools": pools}, "workload": {"requests": 60, "rate_per_s": 40, "clients": clients}}
     report = blis_tui.run(blis_tui.load("quickstart", set={**made, "expect": [], "warm_up_us": 500_000}))
     assert report.models is not None
-    assert {one.model for one in report.models} == {*names}
-    for one in report.models:
-        rows = [row for row in report.rows if row.model == one.model]
+    assert {model.model for model in report.models} == {*names}
+    for model in report.models:
+        rows = [row for row in report.rows if row.model == model.model]
         times = [row.e2e_us for row in rows if row.arrival_us >= 500_000 and row.e2e_us is not None]
-        assert (one.completed, one.output_tokens) == (len(rows), 30 * len(rows))
+        assert (model.completed, model.output_tokens) == (len(rows), 30 * len(rows))
         assert 0 < len(times) < len(rows)
-        assert (one.e2e_ms.min, one.e2e_ms.max) == (min(times) / 1000, max(times) / 1000)
-        assert one.e2e_ms.mean == pytest.approx(sum(times) / len(times) / 1000)
+        assert (model.e2e_ms.min, model.e2e_ms.max) == (min(times) / 1000, max(times) / 1000)
+        assert model.e2e_ms.mean == pytest.approx(sum(times) / len(times) / 1000)

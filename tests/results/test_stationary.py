@@ -157,13 +157,13 @@ def test_errors_count_that_batches_of_a_lasting_load_resemble_each_other(memory:
     All of this load lasts; of one of which a part is forgotten at once, the errors need less.
     """
     truth = 0.5 * math.erfc(1.0 / math.sqrt(2.0))
-    found = [slowly_varying(seed, memory) for seed in range(200)]
+    ratios = [slowly_varying(seed, memory) for seed in range(200)]
 
     def inside(estimates: list[Ratio]) -> float:
-        return fmean(abs(one.value - truth) <= 2.0 * one.error for one in estimates)
+        return fmean(abs(estimate.value - truth) <= 2.0 * estimate.error for estimate in estimates)
 
-    widened = [lasting(one, memory) for one in found]
-    assert inside(widened) > inside(found) + 0.08
+    widened = [lasting(one, memory) for one in ratios]
+    assert inside(widened) > inside(ratios) + 0.08
 
 
 def test_a_load_that_is_soon_forgotten_has_the_errors_of_its_batches() -> None:

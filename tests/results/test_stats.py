@@ -20,11 +20,11 @@ def naive_ms(samples: list[int], percent: int) -> float:
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
 def test_samples_are_summarised_exactly(samples: list[int]) -> None:
-    found = of_samples(samples)
-    assert found.mean == float(Fraction(sum(samples), 1000 * len(samples)))
-    assert (found.min, found.max) == (min(samples) / 1000, max(samples) / 1000)
+    distribution = of_samples(samples)
+    assert distribution.mean == float(Fraction(sum(samples), 1000 * len(samples)))
+    assert (distribution.min, distribution.max) == (min(samples) / 1000, max(samples) / 1000)
     for percent in PERCENTILES:
-        assert getattr(found, f"p{percent}") == naive_ms(samples, percent)
+        assert getattr(distribution, f"p{percent}") == naive_ms(samples, percent)
 
 
 @given(st.dictionaries(st.integers(1, 50), st.integers(1, 40), min_size=1), st.integers(0, 100))

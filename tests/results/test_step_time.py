@@ -77,8 +77,8 @@ def simulated(**changes: object) -> Report:
 
 
 def found(**changes: object) -> StepTime:
-    (one,) = simulated(**{"workload": few(20), **changes}).step_time.values()
-    return one
+    (step_time,) = simulated(**{"workload": few(20), **changes}).step_time.values()
+    return step_time
 
 
 def few(requests: int, **more: object) -> dict[str, object]:
@@ -94,7 +94,7 @@ def cells(table: str) -> dict[tuple[str, str], list[float]]:
     rows = {}
     for line in table.splitlines()[2:]:
         group, metric, *figures = (cell.strip() for cell in line.strip("|").split("|"))
-        rows[group, metric] = [float(one.rstrip(" %")) for one in figures]
+        rows[group, metric] = [float(figure.rstrip(" %")) for figure in figures]
     return rows
 
 
@@ -133,10 +133,10 @@ def test_what_is_quoted_holds_as_often_as_it_says() -> None:
 
 def test_the_band_of_e2e_rests_on_servers_whose_e2e_was_measured_and_on_the_others_alike() -> None:
     """Of the runs of which E2E was measured, what is worked out from TTFT and ITL is the measured error."""
-    for one in known_runs().runs:
-        if one.e2e_error is not None:
-            low, high = sorted(one.errors[metric] for metric in ("ttft", "itl"))
-            assert low - 1e-9 <= one.e2e_error <= high + 1e-9
+    for run in known_runs().runs:
+        if run.e2e_error is not None:
+            low, high = sorted(run.errors[metric] for metric in ("ttft", "itl"))
+            assert low - 1e-9 <= run.e2e_error <= high + 1e-9
 
 
 # ---- bands, counted another way ----
@@ -164,10 +164,10 @@ def likeness(metric: str, mine: ServerTraits, other: ServerTraits) -> float:
 
 
 def weights_of(metric: str, mine: ServerTraits, runs: list[Measured]) -> tuple[list[float], float]:
-    counts = {one.server: len([other for other in runs if other.server == one.server]) for one in runs}
-    weights = [(likeness(metric, mine, one.traits) + 0.01) / counts[one.server] for one in runs]
+    counts = {run.server: len([other for other in runs if other.server == run.server]) for run in runs}
+    weights = [(likeness(metric, mine, run.traits) + 0.01) / counts[run.server] for run in runs]
     shares = [
-        sum(weight for weight, one in zip(weights, runs, strict=True) if one.server == server) for server in counts
+        sum(weight for weight, run in zip(weights, runs, strict=True) if run.server == server) for server in counts
     ]
     return weights, sum(shares) ** 2 / sum(share**2 for share in shares)
 
@@ -182,10 +182,10 @@ def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(
     metric: str, load_: str, amplified: float
 ) -> None:
     mine = MINE._replace(load=load_)
-    runs = [one for one in known_runs().runs if metric in one.errors]
+    runs = [run for run in known_runs().runs if metric in run.errors]
     weights, count = weights_of(metric, mine, runs)
     band = error_bands(mine, known_runs().runs, ObservedLoad(500.0, amplified=amplified)).bands[metric]
-    errors = [100 * ((1 + one.errors[metric]) ** (amplified / one.amplified) - 1) for one in runs]
+    errors = [100 * ((1 + run.errors[metric]) ** (amplified / run.amplified) - 1) for run in runs]
     level = 1 + 0.5 / count
     sizes = list(zip(np.abs(errors).tolist(), weights, strict=True))
     signed = list(zip(errors, weights, strict=True))
@@ -200,11 +200,11 @@ def test_e2e_is_off_by_what_its_parts_are_off(share: float) -> None:
     """Of each measured run: what the server would take, if its first tokens and its decodes were off as there."""
     known = known_runs()
     bands = error_bands(MINE, known.runs, ObservedLoad(500.0, ttft_share=share)).bands
-    runs = [one for one in known.runs if "ttft" in one.errors]
+    runs = [run for run in known.runs if "ttft" in run.errors]
     weights, _ = weights_of("itl" if share < 0.5 else "ttft", MINE, runs)
     errors = []
-    for one in runs:
-        first, rest = ((1 + one.errors[name]) ** (1 / one.amplified) for name in ("ttft", "itl"))
+    for run in runs:
+        first, rest = ((1 + run.errors[name]) ** (1 / run.amplified) for name in ("ttft", "itl"))
         server = share / first + (1 - share) / rest
         errors.append(100 * (1 / server - 1))
     _, count = weights_of("itl" if share < 0.5 else "ttft", MINE, runs)
@@ -226,7 +226,7 @@ def test_a_slower_server_is_one_that_so_many_servers_were_not_slower_than() -> N
         for metric in ("itl", "ttft"):
             runs = [one for one in as_new(mine, known_runs().runs) if metric in one.errors]
             weights, count = weights_of(metric, mine, runs)
-            errors = [(1 + one.errors[metric]) ** (1 / one.amplified) - 1 for one in runs]
+            errors = [(1 + run.errors[metric]) ** (1 / run.amplified) - 1 for run in runs]
             level = 1 - confidence * (1 + 0.5 / count)
             error = weighted_quantile(list(zip(errors, weights, strict=True)), level)
             times[metric] = max(1.0, 1 / (1 + error))
@@ -388,7 +388,7 @@ CHANGES: list[tuple[dict[str, object], set[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "unknown", "reason"), CHANGES, ids=[str(one[0])[-50:] for one in CHANGES])
+@pytest.mark.parametrize(("changes", "unknown", "reason"), CHANGES, ids=[str(change[0])[-50:] for change in CHANGES])
 def test_each_property_is_asked_whether_a_server_had_it(
     changes: dict[str, object], unknown: set[str], reason: str
 ) -> None:
@@ -461,7 +461,7 @@ def test_no_key_is_forgotten() -> None:
     for record, names in NOT_ASKED.items():
         known = [*names.split(), *ELSEWHERE[record].split(), *by_table.get(record, ())]
         assert sorted(known) == sorted({*known})
-        assert {one.name for one in fields(record)} == set(known), record
+        assert {field.name for field in fields(record)} == set(known), record
 
 
 def test_what_is_nearest_is_named() -> None:
@@ -478,8 +478,8 @@ def test_what_is_nearest_is_named() -> None:
         said = expectation(experiment, experiment.pools[0], SEEN).reasons["itl"]
         mine = traits_of(experiment, experiment.pools[0], prompt_tokens=500, cached_share=0.0)
         runs = known_runs().runs
-        best = max(likeness("itl", mine, one.traits) for one in runs)
-        nearest = [one.server for one in runs if likeness("itl", mine, one.traits) == pytest.approx(best)]
+        best = max(likeness("itl", mine, run.traits) for run in runs)
+        nearest = [run.server for run in runs if likeness("itl", mine, run.traits) == pytest.approx(best)]
         assert said.partition("; nearest: ")[2] in nearest
         seen.add(nearest[0])
     assert len(seen) > 1
@@ -513,7 +513,7 @@ def test_a_server_that_is_new_to_the_fit_has_the_errors_of_those_that_were() -> 
         (MINE._replace(size="4B to 16B"), ("size",)),
         (new._replace(size="16B to 64B"), ("tensor_parallel", "size")),
     ):
-        known = [one for one in runs if one.traits.fresh and all(name in one.without for name in traits)]
+        known = [run for run in runs if run.traits.fresh and all(name in run.without for name in traits)]
         found = as_new(mine, runs)
         assert (
             [one.server for one in found[::2]] == [one.server for one in found[1::2]] == [one.server for one in known]
@@ -678,8 +678,8 @@ def test_pools_are_told_apart() -> None:
     assert known["fast"].bands
     assert not known["slow"].bands
     found = step_times(report.experiment)
-    assert {name: one.hardware for name, one in found.items()} == {"fast": "h100", "slow": "l40s"}
-    assert {one.expected_error_percent for one in found.values()} == {None}
+    assert {name: step_time.hardware for name, step_time in found.items()} == {"fast": "h100", "slow": "l40s"}
+    assert {step_time.expected_error_percent for step_time in found.values()} == {None}
     text = summary_text(report)
     said = " ".join(text.split())
     assert "step times operators accuracy fast: TTFT ±" in said

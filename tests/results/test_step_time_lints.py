@@ -13,8 +13,10 @@ SMALL = {"latency": {"kind": "operators"}, "workload.requests": 30, "expect": []
 
 
 def warnings(**settings: object) -> list[str]:
-    made = blis_tui.load("steady-chat", set=SMALL | {key.replace("__", "."): one for key, one in settings.items()})
-    return [one.id for one in blis_tui.run(made).warnings]
+    made = blis_tui.load(
+        "steady-chat", set=SMALL | {key.replace("__", "."): setting for key, setting in settings.items()}
+    )
+    return [warning.id for warning in blis_tui.run(made).warnings]
 
 
 def test_measured_operators_are_not_worth_a_word() -> None:
@@ -39,15 +41,15 @@ def test_it_names_the_operators_that_are_mostly_guessed_and_their_share_of_a_ste
     simulation = blis_tui.Simulation(made)
     simulation.run()
     report = simulation.report()
-    found = next(one for one in report.warnings if one.id == "extrapolated")
+    finding = next(warning for warning in report.warnings if warning.id == "extrapolated")
     rows, latency = report.rows, simulation._cluster.instances[0].latency
     assert isinstance(latency, OperatorModel)
-    decodes = max(one.peak_running for one in report.instances)
+    decodes = max(instance.peak_running for instance in report.instances)
     context = sum(row.input_tokens for row in rows) // len(rows)
-    assert (found.figures["decodes"], found.figures["context_tokens"]) == (decodes, context)
+    assert (finding.figures["decodes"], finding.figures["context_tokens"]) == (decodes, context)
     parts = latency.costs.parts_us(decodes, context)
     mostly = [name for name, (time_us, guessed_us) in parts.items() if guessed_us > time_us / 2]
     assert 0 < len(mostly) < len(parts)
-    assert found.message.endswith(f": {', '.join(mostly)}.")
-    assert found.figures["step_us"] == round(fsum(time_us for time_us, _ in parts.values()))
-    assert found.figures["extrapolated_us"] == round(fsum(guessed_us for _, guessed_us in parts.values()))
+    assert finding.message.endswith(f": {', '.join(mostly)}.")
+    assert finding.figures["step_us"] == round(fsum(time_us for time_us, _ in parts.values()))
+    assert finding.figures["extrapolated_us"] == round(fsum(guessed_us for _, guessed_us in parts.values()))

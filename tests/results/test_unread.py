@@ -30,7 +30,7 @@ VALUED = {"critical": -3, "background": 7}
 def is_read(key: str, value: object, rules: dict[str, object], usual: dict[str, object]) -> bool:
     """Whether the key has an effect, beside these rules and against what is usual; the warning says so just then."""
     runs = [blis_tui.run(blis_tui.load("quickstart", set={**BASE, **rules, **one})) for one in ({key: value}, usual)]
-    keys = [key for one in runs[0].warnings if one.id == "unread-keys" for key in one.keys]
+    keys = [key for warning in runs[0].warnings if warning.id == "unread-keys" for key in warning.keys]
     with_it, without = ([row._replace(gateway_us=None) for row in run.rows] for run in runs)
     assert (key in keys) is (with_it == without), (key, rules)
     return key not in keys
@@ -60,8 +60,8 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
 def test_whether_windows_end_is_read_by_models_with_windows(disabled: bool) -> None:
     for model, read in (("gpt-oss-120b", True), ("qwen3-14b", False)):
         changed = {"engine.disable_hybrid_kv_cache_manager": disabled, "model": model, "policy.batching": "vllm-v1"}
-        found = blis_tui.run(blis_tui.load("quickstart", set={**BASE, **changed, "latency": "roofline"}))
-        keys = [key for one in found.warnings if one.id == "unread-keys" for key in one.keys]
+        report = blis_tui.run(blis_tui.load("quickstart", set={**BASE, **changed, "latency": "roofline"}))
+        keys = [key for warning in report.warnings if warning.id == "unread-keys" for key in warning.keys]
         assert keys == ([] if read else ["engine.disable_hybrid_kv_cache_manager"]), model
 
 
@@ -80,14 +80,14 @@ def test_shares_of_tenants_that_nobody_is(key: str) -> None:
     few: dict[str, object] = {**BASE, **(mine if "gateway" in key else {}), "workload.clients.0.tenant": "acme"}
     for names, told in ((["acme"], []), (["acme", "acne"], [f"{key}.acne"])):
         run = blis_tui.run(blis_tui.load("quickstart", set={**few, key: dict.fromkeys(names, 0.5)}))
-        assert [one for found in run.warnings if found.id == "unread-keys" for one in found.keys] == told
+        assert [one for warning in run.warnings if warning.id == "unread-keys" for one in warning.keys] == told
 
 
 def told_of(**changes: object) -> list[str]:
     run = blis_tui.run(
         blis_tui.load("quickstart", set={**BASE, **{k.replace("__", "."): v for k, v in changes.items()}})
     )
-    return [key for found in run.warnings if found.id == "unread-keys" for key in found.keys]
+    return [key for warning in run.warnings if warning.id == "unread-keys" for key in warning.keys]
 
 
 def test_targets_of_classes_that_nobody_has() -> None:
@@ -148,10 +148,10 @@ def test_what_classes_are_worth_is_read_elsewhere_too(rule: str) -> None:
         "gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 4}, "bands": True},
         "tenant_budgets": {"fractions": {"": 0.1}},
     }
-    found = blis_tui.run(
+    report = blis_tui.run(
         blis_tui.load("quickstart", set={**BASE, "policy.slo_priorities": VALUED, f"policy.{rule}": rules[rule]})
     )
-    assert "unread-keys" not in {one.id for one in found.warnings}
+    assert "unread-keys" not in {warning.id for warning in report.warnings}
 
 
 def test_a_gateway_that_is_never_saturated_holds_nothing() -> None:
@@ -164,7 +164,7 @@ def test_the_share_of_memory_is_read_where_kv_blocks_are_worked_out_from_it() ->
     for blocks, share, read in (("auto", 0.7, True), (64, 0.7, False), (64, 0.92, True)):
         engine = {"max_num_seqs": 4, "kv_blocks": blocks, "gpu_memory_utilization": share}
         run = blis_tui.run(blis_tui.load("quickstart", set={**BASE, "engine": engine}))
-        keys = [key for one in run.warnings if one.id == "unread-keys" for key in one.keys]
+        keys = [key for warning in run.warnings if warning.id == "unread-keys" for key in warning.keys]
         assert keys == ([] if read else ["engine.gpu_memory_utilization"]), (blocks, share)
 
 
@@ -173,7 +173,7 @@ def test_blocks_that_are_just_what_would_fit_do_not_contradict_the_share_of_memo
     engine = {"gpu_memory_utilization": 0.7, "kv_blocks": "auto"}
     fitting = blis_tui.load("quickstart", set={**BASE, "engine": engine}).pools[0].engine.kv_blocks
     run = blis_tui.run(blis_tui.load("quickstart", set={**BASE, "engine": {**engine, "kv_blocks": fitting}}))
-    assert "unread-keys" not in {one.id for one in run.warnings}
+    assert "unread-keys" not in {warning.id for warning in run.warnings}
 
 
 @pytest.mark.parametrize("rule", ["sglang", "vllm-v1"])
@@ -193,14 +193,14 @@ SHARED: dict[str, object] = {
 def readers_of(key: str, path: str, values: list[object], rules: dict[str, object]) -> list[object]:
     """The values at a path with which the age of signals has an effect; the warning says so for just the others."""
     signal = f"cluster.signals.{key}"
-    return [one for one in values if is_read(signal, SIGNALS[key], {**SHARED, **rules, path: one}, {signal: 0})]
+    return [value for value in values if is_read(signal, SIGNALS[key], {**SHARED, **rules, path: value}, {signal: 0})]
 
 
 def test_the_age_of_signals_is_read_by_what_compares_them() -> None:
-    routing: list[object] = [one for one in kinds("policy.routing") if one not in {"weighted", "always-busiest"}]
+    routing: list[object] = [kind for kind in kinds("policy.routing") if kind not in {"weighted", "always-busiest"}]
     aged = readers_of("refresh_interval_us", "policy.routing", routing, {})
     assert aged == [one for one in routing if one != "round-robin"]
-    scorers: list[object] = [one for one in kinds("policy.routing.scorers") if one != "lora-affinity"]
+    scorers: list[object] = [kind for kind in kinds("policy.routing.scorers") if kind != "lora-affinity"]
     weighted: dict[str, object] = {"policy.routing": {"kind": "weighted", "scorers": [{"kind": "queue-depth"}]}}
     path = "policy.routing.scorers.0.kind"
     idle = {"active-requests", "no-hit-lru", "precise-prefix-cache", "prefix-affinity"}
@@ -228,7 +228,7 @@ def test_the_age_of_signals_is_not_read_where_there_is_no_choice() -> None:
     one: dict[str, object] = {"cluster.instances": 1, "policy.routing": "least-loaded"}
     assert not readers_of("refresh_interval_us", "policy.routing", ["least-loaded"], one)
     run = blis_tui.run(blis_tui.load("autoscaling", set={"cluster.signals.refresh_interval_us": 5000, "expect": []}))
-    assert "unread-keys" not in {one.id for one in run.warnings}
+    assert "unread-keys" not in {warning.id for warning in run.warnings}
 
 
 def test_no_shipped_experiment_has_such_keys() -> None:
@@ -249,8 +249,8 @@ def test_plug_ins_may_read_anything(tmp_path: Path) -> None:
         "    return request.priority\n"
     )
     changes = {**BASE, "policy.priority": "slo-class", "policy.scheduling": "mine"}
-    found = blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[str(file)]))
-    assert "unread-keys" not in {one.id for one in found.warnings}
+    report = blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[str(file)]))
+    assert "unread-keys" not in {warning.id for warning in report.warnings}
 
 
 UNUSED: dict[str, tuple[str, str, object]] = {
@@ -273,7 +273,7 @@ def test_what_no_request_and_no_instance_of_the_run_uses_is_told(key: str) -> No
         blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **more}))
         for more in ({}, {path: value})
     ]
-    found = [[key for one in run.warnings if one.id == "unread-keys" for key in one.keys] for run in runs]
+    found = [[key for warning in run.warnings if warning.id == "unread-keys" for key in warning.keys] for run in runs]
     assert found == [[], [key]]
     assert [*runs[0].rows.plain()] == [*runs[1].rows.plain()]
 
@@ -287,8 +287,8 @@ def test_media_repairs_and_routers_that_are_used_are_not_told() -> None:
             "cluster.disaggregation.decider": "direct-to-decode",
         },
     }.items():
-        found = blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **changes}))
-        assert "unread-keys" not in {one.id for one in found.warnings}, name
+        report = blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **changes}))
+        assert "unread-keys" not in {warning.id for warning in report.warnings}, name
 
 
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
@@ -304,7 +304,7 @@ def test_pools_for_unsplit_requests_alone_are_told_where_they_get_none(order: st
         },
     }
     report = blis_tui.run(blis_tui.load("quickstart", set={"cluster": cluster, "workload.requests": 40}))
-    keys = {key for one in report.warnings if one.id == "unread-keys" for key in one.keys}
+    keys = {key for warning in report.warnings if warning.id == "unread-keys" for key in warning.keys}
     assert ("cluster.pools.2" in keys) == (not report.instances[2].routed)
     assert ("cluster.disaggregation.undisaggregated" in keys) == (order == "decode-first" and undisaggregated == "all")
 
@@ -324,7 +324,7 @@ def test_what_a_full_queue_does_is_not_what_a_full_band_does() -> None:
         for when_full in ("reject", "shed-least-urgent")
     ]
     assert [*runs[0].rows.plain()] == [*runs[1].rows.plain()]
-    found = [{key for one in run.warnings if one.id == "unread-keys" for key in one.keys} for run in runs]
+    found = [{key for warning in run.warnings if warning.id == "unread-keys" for key in warning.keys} for run in runs]
     assert found == [set(), {"policy.gateway.when_full"}]
 
 
@@ -352,4 +352,4 @@ def test_an_order_by_arrival_is_not_that_of_the_queue_where_requests_come_from_e
         for order in ("fcfs", "priority-fcfs")
     ]
     assert [*runs[0].rows.plain()] != [*runs[1].rows.plain()]
-    assert "policy.scheduling" not in {key for one in runs[1].warnings for key in one.keys}
+    assert "policy.scheduling" not in {key for warning in runs[1].warnings for key in warning.keys}

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def test_the_columns_say_what_the_records_say(name: str) -> None:
     report, records = outcome(name)
     found: dict[str, dict[str, int]] = {row.request_id: {} for row in report.rows}
-    for one in records:
-        if isinstance(one, Dispatched):
-            found[one.request_id]["gateway_us"] = one.waited_us
-        elif isinstance(one, TransferStarted):
-            found[one.request_id] |= {"prefill_instance": one.instance, "transfer_start_us": one.time_us}
-        elif isinstance(one, TransferFinished):
-            found[one.request_id]["transfer_us"] = one.duration_us
+    for record in records:
+        if isinstance(record, Dispatched):
+            found[record.request_id]["gateway_us"] = record.waited_us
+        elif isinstance(record, TransferStarted):
+            found[record.request_id] |= {"prefill_instance": record.instance, "transfer_start_us": record.time_us}
+        elif isinstance(record, TransferFinished):
+            found[record.request_id]["transfer_us"] = record.duration_us
     assert any(found.values())
     for row in report.rows:
         # The prefill instance is known before the transfer starts.
@@ -81,7 +81,7 @@ def test_models_and_retries_stand_in_tables_where_there_can_be_several() -> None
     made = {"cluster": {"pools": pools, "failures": failures}, "workload": workload}
     rows = blis_tui.run(blis_tui.load("quickstart", set={**made, "expect": []})).rows
     assert rows.columns == (*PLAIN_COLUMNS, "model", "retries")
-    assert {row.model for row in rows} == {one["id"] for one in clients}
+    assert {row.model for row in rows} == {client["id"] for client in clients}
     assert {row.retries for row in rows if row.model == "qwen3-14b"} == {0}
     assert max(row.retries for row in rows) == 1
     header, *lines = requests_csv(rows, rows.columns)

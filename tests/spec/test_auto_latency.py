@@ -42,7 +42,7 @@ def test_each_pool_gets_its_own() -> None:
 
 def test_kinds_that_are_not_there_are_passed_over() -> None:
     stack = stack_of(blis_tui.load("steady-chat", set=AUTO).document)
-    without = Registry(one for one in builtin().plugins if one.name != "operators")
+    without = Registry(plugin for plugin in builtin().plugins if plugin.name != "operators")
     assert chosen_kind(stack, without) == "fitted"
 
 

@@ -30,7 +30,7 @@ def test_diagnostics(name: str, file_regression: FileRegressionFixture, monkeypa
     monkeypatch.chdir(BROKEN)
     with pytest.raises(SpecError) as caught:
         validate(f"./{name}.yaml")
-    assert all(one.code in CODES for one in caught.value.diagnostics)
+    assert all(diagnostic.code in CODES for diagnostic in caught.value.diagnostics)
     file_regression.check(str(caught.value) + "\n", fullpath=BROKEN / f"{name}.txt", encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ def cases(text: str) -> dict[str, dict[str, object]]:
     found = expanded_cases(parse(Source("x", text)), problems)
     if problems.found:
         raise SpecError(problems.found)
-    return {one.name: dict(one.values) for one in found}
+    return {case.name: dict(case.values) for case in found}
 
 
 def test_without_cases_there_is_the_experiment_itself() -> None:

@@ -37,4 +37,4 @@ def test_the_last_value_that_is_allowed_serves_every_request(
     assert blis_tui.run(made).requests.completed == 20
     with pytest.raises(blis_tui.SpecError) as caught:
         blis_tui.load("quickstart", set={**SMALL, **settings, bound: fails})
-    assert [one.code for one in caught.value.diagnostics] == [code]
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == [code]

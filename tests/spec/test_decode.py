@@ -43,21 +43,23 @@ def records() -> Iterator[type]:
 
 @pytest.mark.parametrize("record", list(records()), ids=lambda one: one.__name__)
 def test_every_field_says_its_key(record: type) -> None:
-    silent = {one.name for one in fields(record) if "key" not in one.metadata}
+    silent = {field.name for field in fields(record) if "key" not in field.metadata}
     assert silent == COMPUTED.get(record.__name__, set())
 
 
 def test_every_record_is_part_of_a_schema() -> None:
     def reached(kind: type) -> Iterator[type]:
         yield kind
-        for one, _ in keys_of(kind).values():
-            kinds = one.kind if isinstance(one.kind, tuple) else (one.kind,)
-            entries = [each.kind for each in one.kind.values()] if isinstance(one.kind, dict) else []
+        for key, _ in keys_of(kind).values():
+            kinds = key.kind if isinstance(key.kind, tuple) else (key.kind,)
+            entries = [each.kind for each in key.kind.values()] if isinstance(key.kind, dict) else []
             for each in (*kinds, *entries):
                 if isinstance(each, type) and each.__module__.startswith("blis_tui"):
                     yield from reached(each)
 
-    roots = [one.of for file in DEFINITIONS.values() for one in file.values() if one.of is not None]
+    roots = [
+        definition.of for file in DEFINITIONS.values() for definition in file.values() if definition.of is not None
+    ]
     assert set(records()) <= {kind for root in roots for kind in reached(root)}
 
 
@@ -138,7 +140,7 @@ def test_the_same_document_gives_the_same_experiment(document: Mapping[str, obje
 
 
 def test_keys_are_told_once() -> None:
-    assert {type(one) for record in records() for one, _ in keys_of(record).values()} == {Key}
+    assert {type(key) for record in records() for key, _ in keys_of(record).values()} == {Key}
 
 
 @pytest.mark.parametrize(

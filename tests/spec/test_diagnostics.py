@@ -75,6 +75,11 @@ def test_suggestions() -> None:
 
 def test_trace_errors_become_diagnostics() -> None:
     problem = TraceProblem(file="t.csv", line=7, column="input_tokens", message="not a number", help="fix it")
-    (found,) = TraceError([problem]).diagnostics
-    assert (found.code, found.file, found.line, found.path) == ("BLIS2100", "t.csv", 7, "input_tokens")
-    assert render_text([found]).splitlines()[1] == " --> t.csv:7:1  (input_tokens)"
+    (diagnostic,) = TraceError([problem]).diagnostics
+    assert (diagnostic.code, diagnostic.file, diagnostic.line, diagnostic.path) == (
+        "BLIS2100",
+        "t.csv",
+        7,
+        "input_tokens",
+    )
+    assert render_text([diagnostic]).splitlines()[1] == " --> t.csv:7:1  (input_tokens)"

@@ -90,7 +90,7 @@ def test_each_pool_gets_the_tables_of_its_own_hardware() -> None:
 def test_what_the_tables_do_not_cover_is_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(blis_tui.SpecError) as caught:
         blis_tui.load("steady-chat", set={**OPERATORS, **settings})
-    (found,) = caught.value.diagnostics
-    assert found.code == "BLIS2011"
-    assert found.message == message
-    assert found.help
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "BLIS2011"
+    assert diagnostic.message == message
+    assert diagnostic.help

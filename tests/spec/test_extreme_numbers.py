@@ -111,10 +111,10 @@ def try_number(experiment: str, path: DataPath, value: str) -> str:
         simulation = Simulation(load(experiment, overrides=[*few, f"{dotted(path)}={value}"]), check="off")
     except (SpecError, TraceError) as error:
         told = error.diagnostics
-    assert all(one.help and one.line for one in told), (path, value, told)
-    assert len(told) <= 1 or all(one.code >= "BLIS2" for one in told), (path, value, told)
+    assert all(diagnostic.help and diagnostic.line for diagnostic in told), (path, value, told)
+    assert len(told) <= 1 or all(diagnostic.code >= "BLIS2" for diagnostic in told), (path, value, told)
     if told:
-        return " ".join(one.code for one in told)
+        return " ".join(diagnostic.code for diagnostic in told)
     if value not in LARGE or not any(str(step) in LONG_RUNS for step in path):
         simulation.run(max_events=300)
         assert "NaN" not in simulation.report().to_json()
@@ -175,5 +175,5 @@ def test_numbers_that_ended_in_tracebacks_or_at_the_end_of_time(
         return
     with pytest.raises(SpecError) as caught:
         load(experiment, overrides=[*few, *assignments])
-    assert {one.code for one in caught.value.diagnostics} == {told}
-    assert all(one.help and one.line for one in caught.value.diagnostics)
+    assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {told}
+    assert all(diagnostic.help and diagnostic.line for diagnostic in caught.value.diagnostics)

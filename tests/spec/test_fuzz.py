@@ -144,9 +144,9 @@ def diagnostics_of(text: str) -> list[Diagnostic]:
     'model: "a\\0b.yaml"\nhardware: h100\nworkload: chatbot\n'
 )
 def test_mutated_documents(text: str) -> None:
-    found = diagnostics_of(text)
-    render_text(found).encode()
-    assert all(one.code in CODES for one in found)
+    diagnostics = diagnostics_of(text)
+    render_text(diagnostics).encode()
+    assert all(diagnostic.code in CODES for diagnostic in diagnostics)
 
 
 @settings(max_examples=200)

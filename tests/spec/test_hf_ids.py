@@ -30,7 +30,7 @@ def experiment(folder: Path, model: str) -> Path:
 def problem(path: Path) -> tuple[str, str]:
     with pytest.raises(SpecError) as caught:
         load(path)
-    assert [one.code for one in caught.value.diagnostics] == ["BLIS2001"]
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["BLIS2001"]
     return caught.value.diagnostics[0].message, caught.value.diagnostics[0].help or ""
 
 

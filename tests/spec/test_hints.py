@@ -40,7 +40,7 @@ WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice 
 def hints(text: str) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load("-", stdin_text=text)
-    return [one.help or "" for one in caught.value.diagnostics]
+    return [diagnostic.help or "" for diagnostic in caught.value.diagnostics]
 
 
 # ---- the table ----
@@ -68,9 +68,11 @@ def test_every_document_that_a_synonym_leads_to_is_shipped(kind: str) -> None:
 
 def test_every_metric_that_a_synonym_leads_to_is_in_reports() -> None:
     single = {metric for metrics in synonyms.METRICS.values() for metric in metrics}
-    families = {family for found in synonyms.LATENCIES.values() for family in found}
-    statistics = {one for found in synonyms.STATISTICS.values() for one in found}
-    assert single | {f"latency.{family}.{one}" for family in families for one in statistics} <= all_metrics()
+    families = {family for latency in synonyms.LATENCIES.values() for family in latency}
+    statistics = {one for statistic in synonyms.STATISTICS.values() for one in statistic}
+    assert (
+        single | {f"latency.{family}.{statistic}" for family in families for statistic in statistics} <= all_metrics()
+    )
 
 
 def test_synonyms_are_written_as_they_are_looked_up() -> None:
@@ -219,7 +221,7 @@ def test_one_mistake_of_a_study_is_one_error_that_says_what_to_write(text: str, 
     named = "" if text.startswith("experiment") else "experiment: quickstart\n"
     with pytest.raises(SpecError) as caught:
         validate("-", stdin_text=f"apiVersion: blis/v1\nkind: Study\nmetadata: {{name: mine}}\n{named}{text}\n")
-    assert [one.help for one in caught.value.diagnostics] == [hint]
+    assert [diagnostic.help for diagnostic in caught.value.diagnostics] == [hint]
 
 
 def test_figures_of_a_datasheet_in_other_units() -> None:
@@ -232,7 +234,7 @@ def test_figures_of_a_datasheet_in_other_units() -> None:
     ):
         with pytest.raises(SpecError) as caught:
             validate("-", stdin_text=f"{text}{line}\n")
-        assert [one.help for one in caught.value.diagnostics] == [told]
+        assert [diagnostic.help for diagnostic in caught.value.diagnostics] == [told]
     for rate, told in (("300/min", "write 5: it is per second"), ("5rps", "write 5, without the unit")):
         shown = CLIENT.replace("rate_per_s: 1", f"rate_per_s: {rate}")
         assert hints(shown % LENGTHS) == [told]
@@ -350,7 +352,7 @@ def test_only_a_misspelling_is_near(wrong: str, known: tuple[str, ...], meant: s
 def test_an_argument_gets_an_argument_as_help() -> None:
     with pytest.raises(SpecError) as caught:
         load("-", stdin_text=BASE, overrides=["max_num_seqs=8", "engine.tp=4"])
-    assert sorted(one.help or "" for one in caught.value.diagnostics) == [
+    assert sorted(diagnostic.help or "" for diagnostic in caught.value.diagnostics) == [
         "it is `cluster.tensor_parallel` here: write `--set cluster.tensor_parallel=4`",
         "it is `engine.max_num_seqs` here: write `--set engine.max_num_seqs=8`",
     ]

@@ -27,7 +27,7 @@ BASE = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
 def codes(source: str | Path, *, overrides: Sequence[str] = (), stdin_text: str | None = None) -> list[str]:
     with pytest.raises(SpecError) as caught:
         load(source, overrides=overrides, stdin_text=stdin_text)
-    return [one.code for one in caught.value.diagnostics]
+    return [diagnostic.code for diagnostic in caught.value.diagnostics]
 
 
 def test_quickstart() -> None:
@@ -145,7 +145,7 @@ def test_an_override_can_replace_a_whole_document_and_then_change_it() -> None:
 def test_wrong_overrides_are_shown_as_given(override: str, code: str) -> None:
     with pytest.raises(SpecError) as caught:
         load("quickstart", overrides=[override])
-    assert [one.code for one in caught.value.diagnostics] == [code]
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == [code]
     if code != "BLIS2009":  # that one is about the mean, which the file says
         assert caught.value.diagnostics[0].file == "--set"
         assert caught.value.diagnostics[0].source_line == override
@@ -226,9 +226,9 @@ def test_a_chain_of_parents_has_an_end(tmp_path: Path) -> None:
     for number in (MAX_PARENTS + 1, 1199):
         with pytest.raises(SpecError) as caught:
             load(tmp_path / f"e{number}.yaml")
-        (found,) = caught.value.diagnostics
-        assert (found.code, found.path) == ("BLIS2003", "extends")
-        assert found.message.startswith("more than 32 experiments extend one another, from e")
+        (diagnostic,) = caught.value.diagnostics
+        assert (diagnostic.code, diagnostic.path) == ("BLIS2003", "extends")
+        assert diagnostic.message.startswith("more than 32 experiments extend one another, from e")
 
 
 def test_extends_merges_through_names_as_an_override_does(tmp_path: Path) -> None:
@@ -278,12 +278,12 @@ def test_errors_in_what_extends_merges_are_shown_where_they_are(tmp_path: Path) 
     (tmp_path / "top.yaml").write_text(HEAD + "extends: base.yaml\nworkload:\n  rate_per_s: 5\n  reqests: 5\n")
     with pytest.raises(SpecError) as caught:
         load(tmp_path / "top.yaml")
-    found = [(one.code, Path(one.file).name, one.line) for one in caught.value.diagnostics]
+    found = [(diagnostic.code, Path(diagnostic.file).name, diagnostic.line) for diagnostic in caught.value.diagnostics]
     assert found == [("BLIS2001", "base.yaml", 6), ("BLIS1001", "top.yaml", 7)]
     (tmp_path / "base.yaml").write_text(BASE)
     with pytest.raises(SpecError) as caught:
         load(tmp_path / "top.yaml")
-    found = [(one.code, Path(one.file).name, one.line) for one in caught.value.diagnostics]
+    found = [(diagnostic.code, Path(diagnostic.file).name, diagnostic.line) for diagnostic in caught.value.diagnostics]
     assert found == [("BLIS1001", "top.yaml", 7)]
 
 

@@ -21,7 +21,7 @@ def data(text: str) -> object:
 def codes(text: str) -> list[str]:
     with pytest.raises(SpecError) as caught:
         parse(Source("test", text))
-    return [one.code for one in caught.value.diagnostics]
+    return [diagnostic.code for diagnostic in caught.value.diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_empty_documents(text: str) -> None:
 def test_what_is_missing_at_the_end_has_its_place_behind_what_there_is(end: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse(Source("own.yaml", f"a: 1\nb: {{c: {end}"))
-    (found,) = caught.value.diagnostics
-    assert (found.line, found.column, found.source_line) == (2, 7, "b: {c: ")
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.line, diagnostic.column, diagnostic.source_line) == (2, 7, "b: {c: ")
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_what_is_missing_at_the_end_has_its_place_behind_what_there_is(end: str)
 def test_an_argument_has_no_line_that_was_not_written(value: str, line: int, shown: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_overrides([f"engine={value}"])
-    (found,) = caught.value.diagnostics
-    assert (found.line, found.source_line) == (line, shown)
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.line, diagnostic.source_line) == (line, shown)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_large_files_are_refused_before_parsing(tmp_path: Path) -> None:
     path.write_bytes(b"# " + b"x" * read.MAX_BYTES)
     with pytest.raises(SpecError) as caught:
         read_document(path)
-    assert [one.code for one in caught.value.diagnostics] == ["BLIS0011"]
+    assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["BLIS0011"]
 
 
 def test_surrogates_do_not_get_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,12 +46,12 @@ def test_each_figure_of_the_entries_of_a_report_is_one() -> None:
 
     def leaves(part: object, name: str) -> list[str]:
         if isinstance(part, dict):
-            return [one for key, value in part.items() for one in leaves(value, f"{name}.{key}")]
+            return [leaf for key, value in part.items() for leaf in leaves(value, f"{name}.{key}")]
         return [name]
 
     for part in ("slo_classes", "tenants", "pools"):
         entries = report[part]
         assert isinstance(entries, dict)
         for name, entry in entries.items():
-            assert [one for one in leaves(entry, f"{part}.{name}") if one not in entry_metrics(part, name)] == []
-    assert not [one for one in all_metrics() if is_open_ended(one) or not is_metric(one)]
+            assert [leaf for leaf in leaves(entry, f"{part}.{name}") if leaf not in entry_metrics(part, name)] == []
+    assert not [metric for metric in all_metrics() if is_open_ended(metric) or not is_metric(metric)]

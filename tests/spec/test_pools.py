@@ -145,7 +145,7 @@ def test_numbers_of_instances_are_those_of_replicas_each_of_so_many_ranks() -> N
     ]
     listed = blis_tui.load("quickstart", set={**ranks, "cluster": {"pools": pools}})
     assert [(pool.name, pool.instances) for pool in listed.pools] == [("few", 3), ("other", 4), ("single", 2)]
-    found = [(one.replica, one.rank) for one in blis_tui.run(listed).instances]
+    found = [(instance.replica, instance.rank) for instance in blis_tui.run(listed).instances]
     assert found == [(0, 0), (0, 1), (0, 2), (0, 0), (0, 1), (1, 0), (1, 1), (None, None), (None, None)]
     report = blis_tui.run(split)
     assert report.requests.completed == 20

@@ -52,16 +52,18 @@ def judge(kind: str) -> Draft202012Validator:
 def judged(data: Any, validator: Draft202012Validator) -> list[str]:
     """What jsonschema finds: places, keywords, and their values or the missing keys."""
     found = []
-    for one in validator.iter_errors(data):
-        key = one.message.removesuffix(" is a required property")
-        wanted = repr(one.validator_value) if one.validator != "required" else key
-        found.append(f"{list(one.absolute_path)} {one.validator} {wanted}")
+    for error in validator.iter_errors(data):
+        key = error.message.removesuffix(" is a required property")
+        wanted = repr(error.validator_value) if error.validator != "required" else key
+        found.append(f"{list(error.absolute_path)} {error.validator} {wanted}")
     return sorted(found)
 
 
-def told(found: Reading) -> list[str]:
+def told(reading: Reading) -> list[str]:
     """The same of a reading."""
-    return sorted(f"{list(one.path)} {one.keyword} {one.wanted!r}" for one in found.violations)
+    return sorted(
+        f"{list(violation.path)} {violation.keyword} {violation.wanted!r}" for violation in reading.violations
+    )
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -235,9 +237,9 @@ def test_of_any_schema_the_same_is_found(random: Random) -> None:
     node = drawn(random)
     validator = cast("Draft202012Validator", judge("Model").evolve(schema=node))
     for data in random.sample(FINITE, 12):
-        found = Reading("Model")
-        found.walk(data, data, node, File("common", None), ())
-        assert told(found) == judged(data, validator), (node, data)
+        reading = Reading("Model")
+        reading.walk(data, data, node, File("common", None), ())
+        assert told(reading) == judged(data, validator), (node, data)
 
 
 def test_only_what_is_wanted_is_imported_for_a_wrong_document() -> None:
@@ -260,21 +262,26 @@ def _found(path: Path) -> str:
 
 def test_a_mistake_is_found_each_time() -> None:
     schema_errors = [one for one in sorted(BROKEN.glob("*.txt")) if "[BLIS10" in one.read_text(encoding="utf-8")]
-    for path in [one.with_suffix(".yaml") for one in schema_errors[::5]]:
+    for path in [schema_error.with_suffix(".yaml") for schema_error in schema_errors[::5]]:
         assert _found(path) == _found(path), path.name
 
 
 @pytest.mark.parametrize("alpha", [[0, 0], [0, 0, 0, 0], [0, "a", 0]])
 def test_what_a_reference_allows_may_be_refused_beside_it(alpha: Json) -> None:
     data: Json = {"latency": {"kind": "blackbox", "alpha": alpha, "beta": [0, 0, 0]}}
-    once, again = ([one for one in read(data, "Experiment").violations if "alpha" in one.path] for _ in range(2))
+    once, again = (
+        [violation for violation in read(data, "Experiment").violations if "alpha" in violation.path] for _ in range(2)
+    )
     assert once == again != []
 
 
 def test_a_number_is_not_the_truth_value_that_python_takes_for_equal() -> None:
     for value, wrong in ((1, False), (True, True), (1.0, False), (0, True)):
         data: Json = {"cluster": {"instances": value}}
-        assert bool([one for one in read(data, "Experiment").violations if one.path[:1] == ("cluster",)]) is wrong
+        assert (
+            bool([violation for violation in read(data, "Experiment").violations if violation.path[:1] == ("cluster",)])
+            is wrong
+        )
 
 
 def test_nobody_gets_what_another_has_changed() -> None:

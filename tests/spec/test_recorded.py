@@ -49,7 +49,7 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regressi
         )
     for name in SHIPPED:
         commands(digests, tmp_path, f"spec show {name}", f"spec resolve {name}", kind="shown")
-    commands(digests, tmp_path, *(f"explain {one}" for one in (*_KEYS, *(name for name, _ in names()))))
+    commands(digests, tmp_path, *(f"explain {key}" for key in (*_KEYS, *(name for name, _ in names()))))
     digests.check(file_regression)
 
 
@@ -82,6 +82,6 @@ def test_what_is_said_of_mutated_documents(file_regression: FileRegressionFixtur
     for seed in range(_BROKEN):
         random = Random(seed)  # noqa: S311  (no secret)
         for texts in (TEXTS, STUDIES):
-            found = diagnostics_of(mutation(random, texts))
-            digests.add("said", render_text(found, limit=None))
+            diagnostics = diagnostics_of(mutation(random, texts))
+            digests.add("said", render_text(diagnostics, limit=None))
     digests.check(file_regression)

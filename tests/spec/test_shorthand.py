@@ -91,7 +91,7 @@ def test_origins_are_where_the_short_form_is(tmp_path: Path, monkeypatch: pytest
 def test_what_is_no_short_form_shows_the_line_to_write(old: str, new: str, message: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
         load("-", stdin_text=SHORT.replace(old, new))
-    assert [(one.message, one.help) for one in caught.value.diagnostics] == [(message, hint)]
+    assert [(diagnostic.message, diagnostic.help) for diagnostic in caught.value.diagnostics] == [(message, hint)]
 
 
 @pytest.mark.parametrize("kind", ["Experiment", "Policy", "Workload"])

@@ -101,12 +101,12 @@ def test_an_axis_given_twice_is_told() -> None:
 def test_a_setting_that_an_axis_replaces_at_every_point_is_told() -> None:
     for given in ("cluster.instances=4", "policy.batching.kind=nano"):
         axis = "cluster.instances=1..2" if given.startswith("cluster") else "policy=default,sjf"
-        found = CliRunner().invoke(cli, ["sweep", "quickstart", "--axis", axis, "--set", given])
-        assert found.exit_code == 2
+        result = CliRunner().invoke(cli, ["sweep", "quickstart", "--axis", axis, "--set", given])
+        assert result.exit_code == 2
         assert f"`{given.partition('=')[0]}` has no effect: every point has its own `{axis.partition('=')[0]}`" in (
-            found.output
+            result.output
         )
-        assert f" --> --set\n  |\n1 | {given}\n" in found.output
+        assert f" --> --set\n  |\n1 | {given}\n" in result.output
 
 
 def test_a_price_given_twice_is_told_and_one_of_the_document_replaced() -> None:
@@ -165,7 +165,7 @@ def test_the_example_of_prices_is_that_of_the_shipped_study() -> None:
 )
 def test_axes(text: str, values: list[object]) -> None:
     study = study_of("--axis", text)
-    assert [one.coordinates[study.paths[0]] for one in study.points] == values
+    assert [point.coordinates[study.paths[0]] for point in study.points] == values
 
 
 def test_places_are_those_in_the_argument() -> None:
@@ -186,6 +186,6 @@ def test_an_axis_replaces_that_of_the_document_and_a_case_comes_first() -> None:
     study_of_arguments(document, axes=["cluster.instances=1,2"], case="vllm-v1")
     study_of_arguments(document, axes=["cluster.instances=3"])
     study = read_study(document, base=base, given=["seed=9"])
-    assert [one.coordinates for one in study.points] == [{"cluster.instances": 3}]
+    assert [point.coordinates for point in study.points] == [{"cluster.instances": 3}]
     assert study.fixed[0].value.data == "vllm-v1"
     assert study.seeds == (9,)

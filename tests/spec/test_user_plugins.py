@@ -61,8 +61,8 @@ def test_what_is_said_of_plug_ins(tmp_path: Path, file_regression: FileRegressio
     for number, text in enumerate(texts):
         path = tmp_path / f"mine{number}.py"
         path.write_text(_HEAD + text, encoding="utf-8")
-        found = outcome(load_plugins, [path])
-        said = found if isinstance(found, str) else repr([(one.path, one.name) for one in found.own])
+        registry = outcome(load_plugins, [path])
+        said = registry if isinstance(registry, str) else repr([(plugin.path, plugin.name) for plugin in registry.own])
         told.append(f"{number}: {lasting(said, tmp_path)}")
     for name in ("missing.py", "no-such-package", "x" * 90, "."):
         told.append(f"{name}: {lasting(str(outcome(load_plugins, [name])), tmp_path).splitlines()[0]}")

@@ -30,8 +30,8 @@ def told(client: str) -> tuple[str, str]:
     text = f"{HEAD}workload: {{requests: 9, rate_per_s: 1, clients: [{{id: a, {client}}}]}}\n"
     with pytest.raises(SpecError) as caught:
         load("-", stdin_text=text)
-    (one,) = caught.value.diagnostics
-    return one.path.removeprefix("workload.clients.0."), one.help or ""
+    (diagnostic,) = caught.value.diagnostics
+    return diagnostic.path.removeprefix("workload.clients.0."), diagnostic.help or ""
 
 
 def test_the_longer_of_prompt_and_answer_is_too_long() -> None:
@@ -51,8 +51,8 @@ def test_lognormal_lengths_have_the_mean_that_is_given() -> None:
     lengths = [text.format(one) for one in ("mean: 400", "mu: 5.866464547")]  # ln(400) - 0.125
     requests = 3000
     totals = []
-    for one in lengths:
-        document = f"{HEAD}workload: {{requests: {requests}, rate_per_s: 1, clients: [{{id: a, input_tokens: {one}"
+    for length in lengths:
+        document = f"{HEAD}workload: {{requests: {requests}, rate_per_s: 1, clients: [{{id: a, input_tokens: {length}"
         found = load("-", stdin_text=f"{document}, output_tokens: 1}}]}}\n")
         from blis_tui.workload.source import create_source  # noqa: PLC0415
 
@@ -111,5 +111,5 @@ def test_what_failures_and_other_tools_name_is_explained(word: str, begin: str) 
 
 
 def test_a_latency_is_explained_with_its_metric() -> None:
-    assert any("latency.ttft_ms " in one.text for one in subjects("ttft"))
+    assert any("latency.ttft_ms " in subject.text for subject in subjects("ttft"))
     assert "usable in `expect`" in subjects("kv.hit_rate")[0].text

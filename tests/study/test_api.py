@@ -50,7 +50,7 @@ def test_an_experiment_with_axes(tmp_path: Path) -> None:
     assert [row.seed for row in result] == [42, 43] * 4
     assert [row.ok for row in result] == [True, True, False, False, True, True, True, True]
     assert all(isinstance(row, blis_tui.Row) for row in result)
-    assert [one.goal for one in result.study.objectives] == ["max", "min"]
+    assert [objective.goal for objective in result.study.objectives] == ["max", "min"]
     again = blis_tui.sweep("quickstart", **arguments, on_progress=seen.append)  # type: ignore[arg-type]
     assert seen[-1].known == 8
     assert again.records() == result.records()

@@ -95,7 +95,7 @@ def test_instances_cost_as_long_as_they_hold_their_accelerators() -> None:
     hours = seen.report.duration_us / 3.6e9
     assert seen.figures["cost.gpus"] == pytest.approx(life.gpu_hours / hours)
     assert seen.figures["cost.usd_per_hour"] == pytest.approx(2.5 * life.gpu_hours / hours)
-    assert len({one.held_us for one in life.instances}) > 1
+    assert len({instance.held_us for instance in life.instances}) > 1
 
 
 def test_a_pipeline_is_busy_stage_by_stage() -> None:
@@ -122,7 +122,7 @@ def test_a_replica_has_the_gpus_of_all_its_ranks() -> None:
     }
     seen = _seen("quickstart", {**_PRICED, **wide})
     assert seen.figures["cost.gpus"] == 2 * 4 * 2
-    assert [(one.instance, one.replica, one.rank) for one in seen.report.instances] == [
+    assert [(instance.instance, instance.replica, instance.rank) for instance in seen.report.instances] == [
         (4 * replica + rank, replica, rank) for replica in range(2) for rank in range(4)
     ]
 

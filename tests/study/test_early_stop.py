@@ -128,20 +128,22 @@ class _Score:
         most = random.choice((None, whole.arrived, whole.arrived, whole.arrived + 2))
         experiment = replace(experiment, workload=replace(experiment.workload, requests=most))
         report = whole.report(verify=False).to_dict()
-        verdicts = {one: judge(one, report) for one in _expectations(random, report)}
+        verdicts = {expectation: judge(expectation, report) for expectation in _expectations(random, report)}
         simulation = _simulation(scenario, experiment)
-        watches = {one: Watch(simulation, experiment, [one]) for one in verdicts}
-        watches = {one: watch for one, watch in watches.items() if watch.follows}
+        watches = {verdict: Watch(simulation, experiment, [verdict]) for verdict in verdicts}
+        watches = {expectation: watch for expectation, watch in watches.items() if watch.follows}
         while not simulation.done:
             simulation.run(max_events=random.choice((2, 5, 20)))
-            found = {one: broken for one, watch in watches.items() if (broken := watch.look()) is not None}
-            for one, broken in found.items():
-                assert not verdicts[one].ok, f"{broken.sentence}, but it is {verdicts[one].value}"
-                assert broken.expectation is one
-                del watches[one]
+            found = {
+                expectation: broken for expectation, watch in watches.items() if (broken := watch.look()) is not None
+            }
+            for expectation, broken in found.items():
+                assert not verdicts[expectation].ok, f"{broken.sentence}, but it is {verdicts[expectation].value}"
+                assert broken.expectation is expectation
+                del watches[expectation]
             self.stopped += len(found)
         assert simulation.report(verify=False).to_json() == whole.report(verify=False).to_json()
-        self.broken += len([one for one in verdicts.values() if not one.ok])
+        self.broken += len([verdict for verdict in verdicts.values() if not verdict.ok])
 
 
 _SCENARIOS: Final[dict[str, tuple[Callable[[Draw], Scenario], int]]] = {

@@ -28,7 +28,7 @@ IN_THE_REPORT = (
 
 
 def _check(metrics: tuple[str, ...], **more: Any) -> None:
-    document = {**yaml.safe_load(CHAT), "expect": [{"metric": one, "min": 0} for one in metrics], **more}
+    document = {**yaml.safe_load(CHAT), "expect": [{"metric": metric, "min": 0} for metric in metrics], **more}
     resolved = validate("-", stdin_text=yaml.safe_dump(document)).resolved
     assert resolved is not None
     require_expected(resolved)
@@ -49,9 +49,9 @@ def _check(metrics: tuple[str, ...], **more: Any) -> None:
 def test_what_no_run_reports_is_named(metric: str, hint: str) -> None:
     with pytest.raises(SpecError) as caught:
         _check((*IN_THE_REPORT, metric))
-    (found,) = caught.value.diagnostics
-    assert (found.code, found.message) == ("BLIS2069", f"no run of this experiment reports `{metric}`")
-    assert hint in (found.help or "")
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.message) == ("BLIS2069", f"no run of this experiment reports `{metric}`")
+    assert hint in (diagnostic.help or "")
 
 
 def test_what_the_report_of_a_run_has_is_taken() -> None:

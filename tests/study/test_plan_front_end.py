@@ -54,7 +54,7 @@ def tried(settings: Mapping[str, object]) -> list[Effect]:
     study = study_from("quickstart", {}, [1, 2], settings, [_BOUND], (), (), {})
     with InProcessRunner() as runner:
         found = sensitivity(study, runner, MemoryStore())
-    return [one for one in found.effects if one.path == PROCESSES]
+    return [effect for effect in found.effects if effect.path == PROCESSES]
 
 
 def test_processes_are_among_what_is_tried() -> None:

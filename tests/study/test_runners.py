@@ -48,14 +48,14 @@ def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatc
         outcomes = numbered(tasks, list(runner.run(tasks)))
         assert not runner.busy
         again = numbered(tasks[:1], list(runner.run(tasks[:1])))
-        kept = [one.process.pid for one in runner._workers]
+        kept = [worker.process.pid for worker in runner._workers]
         assert numbered(tasks[:1], list(runner.run(tasks[:1]))) == again
-        assert [one.process.pid for one in runner._workers] == kept  # they stay for more
-        processes = [one.process for one in runner._workers]
-    assert [one.status for one in outcomes] == ["done", "done", "failed", "done", "done"]
+        assert [worker.process.pid for worker in runner._workers] == kept  # they stay for more
+        processes = [worker.process for worker in runner._workers]
+    assert [outcome.status for outcome in outcomes] == ["done", "done", "failed", "done", "done"]
     assert outcomes[2].why == "its process died 3 times (SIGKILL: was there too little memory?)"
     assert told == ["a process died (SIGKILL: was there too little memory?); what it ran is run again"] * 3
-    assert [one.is_alive() for one in processes] == [False] * len(processes)
+    assert [process.is_alive() for process in processes] == [False] * len(processes)
     here = numbered(tasks[3:], list(InProcessRunner().run(tasks[3:])))
     assert outcomes[3:] == here
     assert again == outcomes[:1]
@@ -109,7 +109,7 @@ def test_what_is_printed_in_processes_comes_back_where_it_is_asked_for(capfd: py
     tasks = tasks_of("printing", "printing", "nothing")
     with ProcessRunner(1, prints=said.append) as runner:
         outcomes = numbered(tasks, list(runner.run(tasks)))
-    assert [one.status for one in outcomes] == ["done"] * 3
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3
     lines = [f"printed request_{number}\nlogged\n" for number in range(20)]
     assert said == ["".join(lines)] * 2
     assert capfd.readouterr() == ("", "")

@@ -39,12 +39,12 @@ def run() -> Simulation:
 
 def beyond(simulation: Simulation, metric: str, **bound: float) -> tuple[float, float]:
     """The ratio of one bound over the whole run, and its limit."""
-    one, _ = samples_of(simulation, [Expectation(metric=metric, **bound)])
-    one.tick(simulation.now_us)
+    bound_samples, _ = samples_of(simulation, [Expectation(metric=metric, **bound)])
+    bound_samples.tick(simulation.now_us)
     log = simulation.log
-    one.ended(log.rows(0), log.groups())
-    found = one.estimate(-1, simulation.now_us)
-    return found.value, one.limit
+    bound_samples.ended(log.rows(0), log.groups())
+    ratio = bound_samples.estimate(-1, simulation.now_us)
+    return ratio.value, bound_samples.limit
 
 
 def figure_of(simulation: Simulation, metric: str) -> float:
@@ -86,10 +86,10 @@ def test_the_error_of_a_share_is_that_near_its_bound() -> None:
     binomial = (0.1 * 0.9 / len(waits)) ** 0.5
 
     def error(bound_us: float) -> float:
-        one, _ = samples_of(run, [Expectation(metric="latency.ttft_ms.p90", max=bound_us / 1000)])
-        one.tick(run.now_us)
-        one.ended(run.log.rows(0), run.log.groups())
-        return one.estimate(-1, run.now_us).error
+        bound_samples, _ = samples_of(run, [Expectation(metric="latency.ttft_ms.p90", max=bound_us / 1000)])
+        bound_samples.tick(run.now_us)
+        bound_samples.ended(run.log.rows(0), run.log.groups())
+        return bound_samples.estimate(-1, run.now_us).error
 
     assert error(2.0 * waits[-1]) == pytest.approx(binomial)
     assert error(1.05 * waits[int(0.9 * len(waits))]) > 2 * binomial
@@ -113,16 +113,16 @@ def test_what_waits_for_longer_than_the_bound_counts_before_it_is_served() -> No
     """In the middle of a run, those that are known to be late are those that turn out to be."""
     simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": 40}))
     simulation.run(until_us=4_000_000)
-    one, _ = samples_of(simulation, [Expectation(metric="latency.ttft_ms.p90", max=500.0)])
-    one.ended(simulation.log.rows(0), simulation.log.groups())
-    found = one.estimate(-1, simulation.now_us)
+    bound_samples, _ = samples_of(simulation, [Expectation(metric="latency.ttft_ms.p90", max=500.0)])
+    bound_samples.ended(simulation.log.rows(0), simulation.log.groups())
+    ratio = bound_samples.estimate(-1, simulation.now_us)
     simulation.run()
     rows = simulation.report().rows
     late = [row for row in rows if row.arrival_us + 500_000 <= 4_000_000 and (row.ttft_us or 0) > 500_000]
     known = [row for row in rows if row.first_token_us is not None and row.first_token_us <= 4_000_000]
     at_least = {row.request_id for row in late} | {row.request_id for row in known}
-    assert found.weight == pytest.approx(len(at_least), abs=4)  # tokens of the step that is under way
-    assert found.value * found.weight == pytest.approx(len(late), abs=4)
+    assert ratio.weight == pytest.approx(len(at_least), abs=4)  # tokens of the step that is under way
+    assert ratio.value * ratio.weight == pytest.approx(len(late), abs=4)
 
 
 def test_requests_that_are_not_served_count() -> None:
@@ -130,9 +130,9 @@ def test_requests_that_are_not_served_count() -> None:
     report = simulation.report()
     served = samples_of(simulation, [])[-1]
     served.ended(simulation.log.rows(0), simulation.log.groups())
-    found = served.estimate(-1, simulation.now_us)
-    assert found.value == 1 - report.requests.completed / report.requests.total > 0.01
-    assert served.beyond(found) > 0
+    ratio = served.estimate(-1, simulation.now_us)
+    assert ratio.value == 1 - report.requests.completed / report.requests.total > 0.01
+    assert served.beyond(ratio) > 0
 
 
 @pytest.mark.parametrize(

@@ -43,25 +43,25 @@ def by_hand() -> dict[tuple[int, int], float]:
     return {(rate, size): ttft(rate, size) for rate, size in product(RATES, SIZES)}
 
 
-def place(one: PointSummary) -> tuple[object, ...]:
-    return tuple(one.coordinates.values())
+def place(point: PointSummary) -> tuple[object, ...]:
+    return tuple(point.coordinates.values())
 
 
 def test_the_best_of_each_rate_is_the_smallest_that_holds() -> None:
     found = scenarios(swept().study, summaries(swept()))
-    assert [one.values for one in found] == [(rate,) for rate in RATES]
-    for one, rate in zip(found, RATES, strict=True):
+    assert [scenario.values for scenario in found] == [(rate,) for rate in RATES]
+    for scenario, rate in zip(found, RATES, strict=True):
         holding = [size for size in SIZES if by_hand()[rate, size] <= BOUND]
-        assert (None if one.best is None else place(one.best)) == ((rate, min(holding)) if holding else None)
-        assert len(one.points) == len(SIZES)
-    best = [one.best for one in found]
+        assert (None if scenario.best is None else place(scenario.best)) == ((rate, min(holding)) if holding else None)
+        assert len(scenario.points) == len(SIZES)
+    best = [scenario.best for scenario in found]
     assert None in best  # and there are loads that nothing here can take
-    assert len({place(one) for one in best if one is not None}) > 1
+    assert len({place(point) for point in best if point is not None}) > 1
 
 
 def test_points_compete_with_those_under_the_same_load() -> None:
     points = summaries(swept())
-    front = {place(one) for one in study_front(swept().study, points)}
+    front = {place(point) for point in study_front(swept().study, points)}
     expected = set()
     for (rate, size), value in by_hand().items():
         rivals = [(other, by_hand()[rate, other]) for other in SIZES if by_hand()[rate, other] <= BOUND]
@@ -80,12 +80,12 @@ def test_table_and_page_say_the_same_for_each_rate() -> None:
     assert "For each rate_per_s, the best point that meets all bounds: lowest cost.gpus, then lowest" in text
     assert "no other point that meets all bounds at the same rate_per_s" in text
     lines = text.split("For each rate_per_s")[1].splitlines()[2:]
-    for one, line in zip(scenarios(swept().study, summaries(swept())), lines, strict=False):
-        assert line.split()[0] == str(one.values[0])
-        assert line.split()[1:] == ["-"] if one.best is None else f"point {one.best.point.number} " in line
+    for scenario, line in zip(scenarios(swept().study, summaries(swept())), lines, strict=False):
+        assert line.split()[0] == str(scenario.values[0])
+        assert line.split()[1:] == ["-"] if scenario.best is None else f"point {scenario.best.point.number} " in line
     assert "For each rate_per_s: the best point that meets all bounds" in page
     assert "No point meets all bounds where rate_per_s is 400." in page
-    front = {one.point.number for one in study_front(swept().study, summaries(swept()))}
+    front = {point.point.number for point in study_front(swept().study, summaries(swept()))}
     assert f"beats {len(front)} of 9" in page  # the picture's front is the same
 
 
@@ -94,12 +94,12 @@ def test_what_is_as_good_as_the_answer_is_told() -> None:
     axes = {"workload.rate_per_s": [4, 6], "engine.max_num_seqs": [200, 250]}
     result = blis_tui.sweep("quickstart", axes=axes, set={"latency": "roofline"}, objectives=[TTFT])
     first, second = scenarios(result.study, summaries(result))
-    for one in (first, second):
-        assert one.best is not None
-        (tie,) = one.ties
-        assert [one.best.point.number, tie.point.number] == [each.point.number for each in one.points]
-        said = f"{tie.point.number} (250) is as good as point {one.best.point.number}."
-        assert f"With rate_per_s {one.values[0]}, point {said}" in study_text(result)
+    for scenario in (first, second):
+        assert scenario.best is not None
+        (tie,) = scenario.ties
+        assert [scenario.best.point.number, tie.point.number] == [each.point.number for each in scenario.points]
+        said = f"{tie.point.number} (250) is as good as point {scenario.best.point.number}."
+        assert f"With rate_per_s {scenario.values[0]}, point {said}" in study_text(result)
         assert f"point {said}" in study_page(result)
     assert "as good as" not in study_text(swept())
 

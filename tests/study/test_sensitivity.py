@@ -69,29 +69,29 @@ def test_figures_are_those_of_plain_runs(pressure: Sensitivity) -> None:
 
 
 def test_what_helps_most_comes_first(pressure: Sensitivity) -> None:
-    gains = [pressure.gain(one) for one in pressure.effects if one.counts]
+    gains = [pressure.gain(effect) for effect in pressure.effects if effect.counts]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 0 > gains[-1]
-    first = [one.counts for one in pressure.effects]
+    first = [effect.counts for effect in pressure.effects]
     assert first == sorted(first, reverse=True)
 
 
 def test_each_key_is_tried_that_the_experiment_says(pressure: Sensitivity) -> None:
-    tried = {one.path for one in pressure.effects}
+    tried = {effect.path for effect in pressure.effects}
     assert tried == KNOBS.keys() - {PROCESSES}  # its step times know no API server
-    assert {one.value for one in pressure.effects if one.path == "engine.kv_blocks"} == {300, 1200}
-    assert {one.value for one in pressure.effects if one.path == "cluster.instances"} == {2}
-    assert {one.now for one in pressure.effects if one.path == "policy.scheduling"} == {"fcfs"}
+    assert {effect.value for effect in pressure.effects if effect.path == "engine.kv_blocks"} == {300, 1200}
+    assert {effect.value for effect in pressure.effects if effect.path == "cluster.instances"} == {2}
+    assert {effect.now for effect in pressure.effects if effect.path == "policy.scheduling"} == {"fcfs"}
 
 
 def test_of_several_pools_the_instances_of_each_are_tried() -> None:
     study = study_from("mixed-fleet", {}, 2, {"workload.requests": 20}, SLOS, (), (), {})
     with InProcessRunner() as runner:
         effects = sensitivity(study, runner, MemoryStore()).effects
-    sizes = {(one.path, one.value): one.figure for one in effects if one.path.endswith(".instances")}
+    sizes = {(effect.path, effect.value): effect.figure for effect in effects if effect.path.endswith(".instances")}
     assert {*sizes} == {(f"cluster.pools.{pool}.instances", size) for pool in (0, 1) for size in (1, 3)}
     assert None not in sizes.values()
-    assert "cluster.instances" not in {one.path for one in effects}
+    assert "cluster.instances" not in {effect.path for effect in effects}
 
 
 def test_of_a_cluster_that_is_split_the_instances_of_both_halves_are_tried() -> None:
@@ -102,7 +102,7 @@ def test_of_a_cluster_that_is_split_the_instances_of_both_halves_are_tried() -> 
         more: dict[str, object] = {"cluster.instances": 5, "cluster.disaggregation.decode_instances": 3}
         wider = study_from("disaggregation", {}, 2, {"workload.requests": 20, **more}, SLOS, (), (), {})
         unchanged = sensitivity(wider, runner, MemoryStore()).figure
-    sizes = {(one.path, one.value): one.figure for one in effects if one.path.endswith("instances")}
+    sizes = {(effect.path, effect.value): effect.figure for effect in effects if effect.path.endswith("instances")}
     halves = [f"cluster.disaggregation.{half}_instances" for half in ("prefill", "decode")]
     assert {*sizes} == {(path, size) for path in halves for size in (1, 3)}
     assert None not in sizes.values()
@@ -111,7 +111,7 @@ def test_of_a_cluster_that_is_split_the_instances_of_both_halves_are_tried() -> 
 
 def test_the_budget_of_a_rule_of_its_own_is_tried_in_the_place_of_one_that_it_does_not_read() -> None:
     few: dict[str, object] = {ANSWERS: 16, "policy": "sglang", "workload.requests": 20}
-    tried = {one.path: one.now for one in found(seeds=[3, 4], settings=few).effects}
+    tried = {effect.path: effect.now for effect in found(seeds=[3, 4], settings=few).effects}
     assert tried["policy.batching.chunked_prefill_size"] == 8192
     assert tried["policy.batching.enable_mixed_chunk"] is False
     assert not {"engine.max_num_batched_tokens", "engine.long_prefill_token_threshold"} & tried.keys()
@@ -136,7 +136,7 @@ def test_a_lower_bound_is_better_for_more() -> None:
 def test_what_cannot_be_run_says_why() -> None:
     settings: dict[str, object] = {ANSWERS: 16, "cluster.tensor_parallel": 8}
     wide = found(SLOS, [1, 2], settings={**settings, "model": "qwen3-14b"})
-    (odd,) = (one for one in wide.effects if (one.path, one.value) == ("cluster.tensor_parallel", 16))
+    (odd,) = (effect for effect in wide.effects if (effect.path, effect.value) == ("cluster.tensor_parallel", 16))
     assert odd.figure is None
     assert "40" in odd.why
     assert f"cluster.tensor_parallel: 16: {odd.why}" in sensitivity_text(wide)

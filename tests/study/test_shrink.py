@@ -70,14 +70,14 @@ def test_what_holds_of_the_whole_is_not_looked_at() -> None:
     """Fewer requests break it, but that is not what was wrong."""
     exactly: dict[str, object] = {"metric": "requests.completed", "equals": 40}
     found = shrink("kv-pressure", overrides=OVERRIDES, seed=1, expect=[exactly, BOUND], most_runs=20)
-    assert [one.metric for one in found.broken] == ["latency.ttft_ms.p99"]
+    assert [verdict.metric for verdict in found.broken] == ["latency.ttft_ms.p99"]
     assert found.expect == (BOUND,)
 
 
 def test_a_run_whose_course_is_not_as_expected_is_shrunk_too() -> None:
     overrides = ["workload.requests=16", "engine.kv_blocks=200"]
     found = shrink("kv-pressure", overrides=overrides, expect=[{"never": "preempted"}])
-    assert [one.metric for one in found.broken] == ["never preempted"]
+    assert [verdict.metric for verdict in found.broken] == ["never preempted"]
     assert found.broken[0].event is not None
     assert 1 < len(found.rows) < 16
 
@@ -120,9 +120,9 @@ def test_the_command_writes_a_trace_an_experiment_that_replays_it_and_its_golden
     assert run.exit_code == ExitCode.CHECK_FAILED
     failed = next(line for line in done.stdout.splitlines() if line.startswith("FAIL"))
     assert failed in run.stderr
-    found = blis_tui.run("small.blis.yaml")
-    assert found.to_json() == run.stdout == (folder / "golden" / "small.report.json").read_text(encoding="utf-8")
-    assert not found.ok
+    report = blis_tui.run("small.blis.yaml")
+    assert report.to_json() == run.stdout == (folder / "golden" / "small.report.json").read_text(encoding="utf-8")
+    assert not report.ok
 
 
 def test_what_it_writes_is_the_same_on_every_machine(small: tuple[Path, Result], tmp_path: Path) -> None:

@@ -78,10 +78,10 @@ def test_a_sweep_that_is_broken_off_has_what_was_done_and_goes_on(done: Outcome)
 
 
 def test_two_sweeps_share_a_store_at_the_same_time(tmp_path: Path) -> None:
-    one, two = (Sweep(study_of(AXIS), store=FolderStore(tmp_path)) for _ in range(2))
-    for _ in zip_longest(one.run(), two.run()):
+    sweep, two = (Sweep(study_of(AXIS), store=FolderStore(tmp_path)) for _ in range(2))
+    for _ in zip_longest(sweep.run(), two.run()):
         pass
-    assert text(one.result()) == text(two.result()) == text(ran(Sweep(study_of(AXIS), store=FolderStore(tmp_path))))
+    assert text(sweep.result()) == text(two.result()) == text(ran(Sweep(study_of(AXIS), store=FolderStore(tmp_path))))
 
 
 def test_a_failed_run_is_a_row_and_tried_again_by_the_next_sweep(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_store_that_is_full_is_told_once_and_costs_no_result(done: Outcome) ->
 def test_the_result_of_an_early_stop_does_not_depend_on_what_is_known() -> None:
     """A run that another study has made to its end is one that is not stopped, or it is made once more."""
     study = study_of({"cluster.instances": [1, 2]}, constraints=[TIGHT])
-    one = execute(task_of(blis_tui.load("quickstart", set={**SMALL, "cluster.instances": 1})))
-    stopped = Outcome(status="stopped", report=one.report, why="too late")
+    outcome = execute(task_of(blis_tui.load("quickstart", set={**SMALL, "cluster.instances": 1})))
+    stopped = Outcome(status="stopped", report=outcome.report, why="too late")
     store = MemoryStore()
     full = ran(Sweep(study, store=store))
     assert [row.ok for row in full] == [False, True]

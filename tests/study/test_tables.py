@@ -35,6 +35,6 @@ def test_coordinates_that_are_no_cells_are_json() -> None:
     routing = ["round-robin", {"kind": "least-loaded"}]
     runs = Sweep(study_of({"policy.routing": routing}))
     list(runs.run(NoRunner()))
-    found = runs.result()
-    assert [record["policy.routing"] for record in found.records()] == ["round-robin", '{"kind": "least-loaded"}']
-    assert [json.loads(line)["coordinates"]["policy.routing"] for line in rows_jsonl(found)] == routing
+    result = runs.result()
+    assert [record["policy.routing"] for record in result.records()] == ["round-robin", '{"kind": "least-loaded"}']
+    assert [json.loads(line)["coordinates"]["policy.routing"] for line in rows_jsonl(result)] == routing

@@ -32,7 +32,7 @@ def test_of_many_points_those_are_shown_that_hold_then_the_front_then_the_best(g
         for at, point in enumerate(study.points)
     )
     lines = study_text(StudyResult(study=study, rows=rows)).splitlines()
-    shown = [int(found[2]) - 1 for line in lines[3 : 3 + MOST_POINTS] if (found := re.match(r"([*✗ ]) +(\d+) ", line))]
+    shown = [int(match[2]) - 1 for line in lines[3 : 3 + MOST_POINTS] if (match := re.match(r"([*✗ ]) +(\d+) ", line))]
     assert shown == [count - 3, 0, *range(count - 4, count - MOST_POINTS - 2, -1)]
 
 

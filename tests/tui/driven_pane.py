@@ -46,8 +46,8 @@ def _knowing_all(experiment: str, requests: int) -> Debugger:
 
 def view_with(made: Debugger, *breaks: str, playing: bool = False) -> View:
     """The present view with checkpoints, and with breakpoints."""
-    found = tuple(parse_breakpoint(text, made.experiment) for text in breaks)
-    return replace(view_at(made, playing=playing), checkpoints=made.history.events, breakpoints=found)
+    breakpoints = tuple(parse_breakpoint(text, made.experiment) for text in breaks)
+    return replace(view_at(made, playing=playing), checkpoints=made.history.events, breakpoints=breakpoints)
 
 
 class DrivenPane(OnePane):

@@ -56,7 +56,7 @@ def view_at(
 
 def text_of(lines: Sequence[Line]) -> str:
     """Lines as plain text."""
-    return "\n".join(one.draw().plain.rstrip() for one in lines)
+    return "\n".join(line.draw().plain.rstrip() for line in lines)
 
 
 class OnePane(App[None], inherit_bindings=False):

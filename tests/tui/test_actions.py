@@ -61,7 +61,7 @@ def test_every_key_survives_textual_s_own_reading_of_it() -> None:
     keys = BindingsMap(bindings("debugger")).key_to_bindings
     assert keys["comma"][0].id == "look.previous_hit"
     assert keys["left_square_bracket"][0].id == "step.back"
-    assert sum(len(found) for found in keys.values()) == sum(len(action.keys) for action in of_scope("debugger"))
+    assert sum(len(key) for key in keys.values()) == sum(len(action.keys) for action in of_scope("debugger"))
 
 
 def test_windows_cut_off_everything_else() -> None:

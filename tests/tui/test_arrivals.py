@@ -70,13 +70,17 @@ def test_every_row_counts_the_requests_of_its_own(by: str, height: int, parts: i
     seen: Counter[str] = Counter()
     for row in rows_of(here, by, height):
         seen.update(row.names)
-        mine = [one for one in rows() if (one.prefix_group if by == "client" else one.tenant_id) in row.names]
-        expected = Counter(scale.cell(one.arrival_us) for one in mine)
+        mine = [
+            request
+            for request in rows()
+            if (request.prefix_group if by == "client" else request.tenant_id) in row.names
+        ]
+        expected = Counter(scale.cell(request.arrival_us) for request in mine)
         expected[position] = len(
-            [one for one in mine if scale.cell(one.arrival_us) == position and one.request_id in past]
+            [request for request in mine if scale.cell(request.arrival_us) == position and request.request_id in past]
         )
         assert counts(here, by, row, scale) == [expected[cell] for cell in range(scale.cells)]
-        total = len([one for one in mine if one.request_id in past])
+        total = len([request for request in mine if request.request_id in past])
         assert any(
             text.plain[:LABEL].split()[-1] == str(total) and text.plain[1:].startswith(row.label[:3])
             for text in arrival_lines(here, by, WIDTH, height)[1:]

@@ -88,7 +88,7 @@ async def test_a_request_changes_where_its_life_goes_on() -> None:
     async with debugging(size=NARROW, at="1500", at_once=True) as open_:
         open_.session.select(request="request_30")
         await open_.press("3")
-        life = [one.event for one in open_.debugger.tape.life("request_30")]
+        life = [event.event for event in open_.debugger.tape.life("request_30")]
         await open_.press("left_parenthesis")
         assert open_.event == max(event for event in life if event < 1500)
 

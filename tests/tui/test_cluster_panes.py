@@ -61,10 +61,10 @@ def records_until(debugger: Debugger, event: int) -> list[Record]:
 def streamed(name: str) -> tuple[Record, ...]:
     """The records of a run by itself."""
     simulation = Simulation(fleet(name))
-    found: list[Record] = []
-    simulation.subscribe("all", found.append)
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
     simulation.run()
-    return tuple(found)
+    return tuple(records)
 
 
 def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they_wait() -> None:
@@ -84,10 +84,10 @@ def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they
     starts: list[set[int]] = [set() for _ in range(4)]
     for event in range(1, 500):
         run_to_stop(debugger.seek(event))
-        for one in debugger.records_of(event):
-            if isinstance(one, StepFinished):
-                starts[one.instance].add(one.time_us)
-        latest = [max(found, default=-1) for found in starts]
+        for record in debugger.records_of(event):
+            if isinstance(record, StepFinished):
+                starts[record.instance].add(record.time_us)
+        latest = [max(start, default=-1) for start in starts]
         if event >= 420 and latest[0] == latest[1] and latest[2] == latest[3]:
             break
     assert latest[0] == latest[1]
@@ -131,7 +131,7 @@ def gateway() -> Debugger:
 
 def test_panes_appear_where_there_is_something_to_show() -> None:
     names = ("kv-pressure", "quickstart", "GATEWAY", "autoscaling")
-    more = {name: [one.id for one in panes_of(experiment(name))][9:] for name in names}
+    more = {name: [pane.id for pane in panes_of(experiment(name))][9:] for name in names}
     assert more == {
         "kv-pressure": ["summary", "values", "moments"],
         "quickstart": ["fleet", "router", "summary", "values", "moments"],
@@ -179,15 +179,15 @@ async def test_every_pane_about_one_instance_follows_the_selected_one() -> None:
 def test_the_map_shows_what_the_records_say(split: Debugger) -> None:
     view = view_at(split, 700)
     queued, in_flight = Counter[int](), Counter[int]()
-    for one in records_until(split, 700):
-        if isinstance(one, Routed):
-            in_flight[one.instance] += 1
-        elif isinstance(one, Queued):
-            queued[one.instance] += 1
-        elif isinstance(one, Scheduled):
-            queued[one.instance] -= 1
-        elif isinstance(one, Completed | Prefilled):
-            in_flight[one.instance] -= 1
+    for record in records_until(split, 700):
+        if isinstance(record, Routed):
+            in_flight[record.instance] += 1
+        elif isinstance(record, Queued):
+            queued[record.instance] += 1
+        elif isinstance(record, Scheduled):
+            queued[record.instance] -= 1
+        elif isinstance(record, Completed | Prefilled):
+            in_flight[record.instance] -= 1
     for instance in view.moment.state.instances:
         assert MEASURES["queue"].read(instance) == queued[instance.index]
         assert instance.in_flight == in_flight[instance.index]
@@ -205,20 +205,20 @@ def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: De
     seen = 0
     under_way: dict[str, TransferStarted] = {}
     for event in range(1, 260):
-        for one in split.records_of(event):
-            if isinstance(one, TransferStarted):
-                under_way[one.request_id] = one
-            elif isinstance(one, TransferFinished):
-                del under_way[one.request_id]
+        for record in split.records_of(event):
+            if isinstance(record, TransferStarted):
+                under_way[record.request_id] = record
+            elif isinstance(record, TransferFinished):
+                del under_way[record.request_id]
         view = view_at(split, event)
         moving = view.moment.state.transfers
-        assert [one.request_id for one in moving] == list(under_way)
+        assert [transfer.request_id for transfer in moving] == list(under_way)
         text = text_of(fleet_lines(view, 78, 30))
-        for one in under_way.values():
+        for record in under_way.values():
             seen += 1
-            assert one.request_id in text
-            assert bytes_text(one.bytes) in text
-            assert span_text(view.moment.time_us - one.time_us) in text
+            assert record.request_id in text
+            assert bytes_text(record.bytes) in text
+            assert span_text(view.moment.time_us - record.time_us) in text
         assert ("in progress" in text) == bool(under_way)
     assert seen
 
@@ -226,24 +226,24 @@ def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: De
 @pytest.mark.parametrize("height", [8, 60])
 def test_every_instance_has_a_cell_and_every_cell_its_instance(weighted: Debugger, height: int) -> None:
     """What is under a column, and what the cursor stops at, in the same order."""
-    found: list[Subject] = []
+    subjects: list[Subject] = []
     stops: list[Subject] = []
-    for one in fleet_lines(view_at(weighted), 40, height):
-        stops += one.subjects()
-        for column in range(one.draw().cell_length):
-            subject = one.under(column).subject
-            if subject is not None and subject not in found:
-                found.append(subject)
-    assert found == stops == [instance_ref(index) for index in range(12)]
+    for fleet_line in fleet_lines(view_at(weighted), 40, height):
+        stops += fleet_line.subjects()
+        for column in range(fleet_line.draw().cell_length):
+            subject = fleet_line.under(column).subject
+            if subject is not None and subject not in subjects:
+                subjects.append(subject)
+    assert subjects == stops == [instance_ref(index) for index in range(12)]
 
 
 def test_cells_are_as_high_as_the_figure(weighted: Debugger) -> None:
     instances = view_at(weighted).moment.state.instances
     for measure in MEASURES.values():
         top = max(8, *map(measure.read, instances))
-        for one in instances:
-            value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
-            high = level(one, measure, top)
+        for instance in instances:
+            value, whole = measure.read(instance), top if measure.whole is None else measure.whole(instance)
+            high = level(instance, measure, top)
             assert (high == 0) == (value == 0)
             assert value == 0 or (high - 1) * whole < value * 8 <= high * whole
 
@@ -291,11 +291,11 @@ STAGES_AT = (900, 2790, 8400)
 @pytest.mark.parametrize("event", STAGES_AT)
 def test_stages_of_life_are_those_of_the_records(growing: Debugger, event: int) -> None:
     states = dict.fromkeys(range(growing.experiment.instances), "active")
-    for one in (one for one in streamed("GROWING") if one.event <= event):
-        if isinstance(one, InstanceChanged):
-            states[one.instance] = one.state
+    for record in (one for one in streamed("GROWING") if one.event <= event):
+        if isinstance(record, InstanceChanged):
+            states[record.instance] = record.state
     view = view_at(growing, event)
-    assert {one.index: one.life for one in view.moment.state.instances} == states
+    assert {instance.index: instance.life for instance in view.moment.state.instances} == states
     counts = Counter(states.values())
     for height, wide in ((8, False), (40, True)):
         text = text_of(fleet_lines(view, 78, height))
@@ -321,12 +321,14 @@ def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger
     under_way: dict[str, TransferStarted] = {}
     seen = 0
     for event in range(1, 260):
-        for one in split.records_of(event):
-            if isinstance(one, TransferStarted):
-                under_way[one.request_id] = one
-            elif isinstance(one, TransferFinished):
-                del under_way[one.request_id]
-        counts = Counter(place for one in under_way.values() for place in (one.instance, one.decode_instance))
+        for record in split.records_of(event):
+            if isinstance(record, TransferStarted):
+                under_way[record.request_id] = record
+            elif isinstance(record, TransferFinished):
+                del under_way[record.request_id]
+        counts = Counter(
+            place for transfer in under_way.values() for place in (transfer.instance, transfer.decode_instance)
+        )
         view = view_at(split, event)
         for instance in view.moment.state.instances:
             assert MEASURES["transfers"].read(instance) == counts[instance.index]
@@ -340,17 +342,17 @@ def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger
 
 @pytest.mark.parametrize("event", [300, 1300, 7790, 8400])
 def test_the_autoscaler_tells_its_latest_look_and_what_took_effect(growing: Debugger, event: int) -> None:
-    records = [one for one in streamed("GROWING") if one.event <= event]
-    one = [each for each in records if isinstance(each, ScalingDecided)][-1]
+    records = [record for record in streamed("GROWING") if record.event <= event]
+    scaling = [each for each in records if isinstance(each, ScalingDecided)][-1]
     text = text_of(fleet_lines(view_at(growing, event), 130, 40))
-    assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}" in text
-    assert one.reason in text
-    supply = one.supply_tokens + one.pending_tokens
-    assert f"{percent_text(one.demand_tokens, supply)} of supply  supply {supply:,} tokens" in text
+    assert f"{time_text(scaling.time_us)} {VERDICTS[scaling.verdict]}" in text
+    assert scaling.reason in text
+    supply = scaling.supply_tokens + scaling.pending_tokens
+    assert f"{percent_text(scaling.demand_tokens, supply)} of supply  supply {supply:,} tokens" in text
     assert "up above 80 %  down below 40 %" in text
     effects = [f"{each.change:+} at {time_text(each.time_us)}" for each in records if isinstance(each, Scaled)]
-    found = re.search("took effect  (.*)", text)
-    assert (found.group(1).split("  ") if found else []) == effects[::-1][:5]
+    match = re.search("took effect  (.*)", text)
+    assert (match.group(1).split("  ") if match else []) == effects[::-1][:5]
 
 
 def test_the_autoscaler_tells_its_latest_look_at_each_role() -> None:
@@ -359,14 +361,14 @@ def test_the_autoscaler_tells_its_latest_look_at_each_role() -> None:
     made = {"cluster": cluster, "engine.kv_blocks": 200, "workload.requests": 40}
     debugger = Debugger(blis_tui.load("quickstart", set=made))
     run_to_stop(debugger.seek(300))
-    looks = [one for one in records_until(debugger, 300) if isinstance(one, ScalingDecided)][-2:]
+    looks = [record for record in records_until(debugger, 300) if isinstance(record, ScalingDecided)][-2:]
     assert looks[0].event == looks[1].event
     text = text_of(fleet_lines(view_at(debugger, 300), 150, 40))
-    for one in looks:
-        count = f" {one.instances} in {one.pool}" if one.instances else ""
-        assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}{count}: {one.reason}" in text
-        supply = one.supply_tokens + one.pending_tokens
-        assert f"{percent_text(one.demand_tokens, supply)} of supply" in text
+    for scaling in looks:
+        count = f" {scaling.instances} in {scaling.pool}" if scaling.instances else ""
+        assert f"{time_text(scaling.time_us)} {VERDICTS[scaling.verdict]}{count}: {scaling.reason}" in text
+        supply = scaling.supply_tokens + scaling.pending_tokens
+        assert f"{percent_text(scaling.demand_tokens, supply)} of supply" in text
 
 
 def test_an_autoscaler_that_has_not_looked_yet_says_so(growing: Debugger) -> None:
@@ -426,7 +428,7 @@ def test_other_decisions_are_found_by_request_and_by_event(weighted: Debugger) -
     events = sorted(routed)
     latest = decision_of(view_at(weighted, 1790))
     assert latest is not None
-    assert latest.event == max(one for one in events if one <= 1790)
+    assert latest.event == max(event for event in events if event <= 1790)
     chosen = decision_of(view_at(weighted, 1790, request=routed[events[3]]))
     assert chosen is not None
     assert (chosen.event, chosen.request_id) == (events[3], routed[events[3]])
@@ -445,7 +447,7 @@ async def test_candidates_can_be_selected(weighted: Debugger) -> None:
         await pilot.pause()
         assert [message.instance for message in app.picked] == [each.instance for each in record.top[:2]]
         assert pane.copied(path=False) == str(record.top[1].instance)
-    subjects = [one.subject for one in router_lines(view, 78) if one.subject]
+    subjects = [router_line.subject for router_line in router_lines(view, 78) if router_line.subject]
     assert subjects == [instance_ref(each.instance) for each in record.top]
 
 
@@ -454,11 +456,11 @@ async def test_candidates_can_be_selected(weighted: Debugger) -> None:
 
 def test_the_queue_is_what_the_records_leave_in_it(gateway: Debugger) -> None:
     held: dict[str, Held] = {}
-    for one in records_until(gateway, 700):
-        if isinstance(one, Held):
-            held[one.request_id] = one
-        elif isinstance(one, Dispatched | Rejected):
-            held.pop(one.request_id, None)
+    for record in records_until(gateway, 700):
+        if isinstance(record, Held):
+            held[record.request_id] = record
+        elif isinstance(record, Dispatched | Rejected):
+            held.pop(record.request_id, None)
     view = view_at(gateway, 700)
     state = view.moment.state.gateway
     assert state is not None
@@ -490,8 +492,8 @@ def test_who_is_said_to_be_next_is_dispatched_next(fairness: str, *, bands: bool
     while simulation.arrived < 120 or upcoming:  # behind that, nothing is dispatched
         records.clear()
         simulation.step()
-        sent = [one.request_id for one in records if isinstance(one, Dispatched)]
-        if sent and not any(isinstance(one, Held) for one in records):
+        sent = [record.request_id for record in records if isinstance(record, Dispatched)]
+        if sent and not any(isinstance(record, Held) for record in records):
             assert sent[0] == upcoming
             seen += 1
         state = simulation.snapshot(0).gateway
@@ -535,8 +537,8 @@ def test_no_line_is_wider_than_the_pane(
     for debugger, event in ((split, 700), (weighted, 1781), (gateway, 700), (growing, 8400)):
         view = view_at(debugger, event, instance=2)
         lines = [*fleet_lines(view, width, 12), *router_lines(view, width), *gateway_lines(view, width)]
-        for one in lines:
-            assert one.draw().cell_length <= width, one.draw().plain
+        for line in lines:
+            assert line.draw().cell_length <= width, line.draw().plain
 
 
 def test_a_change_in_the_number_of_instances_has_its_sign(growing: Debugger) -> None:

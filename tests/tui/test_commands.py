@@ -74,11 +74,11 @@ async def test_verbs_do_what_their_windows_do() -> None:
         await type_command(here, "filter preempted")
         assert here.screen._filter == "preempted"
         await type_command(here, "keep the spot")
-        assert [(one.event, one.name) for one in here.session.moments] == [(here.event, "the spot")]
+        assert [(moment.event, moment.name) for moment in here.session.moments] == [(here.event, "the spot")]
         await here.press("k", "tab", *"why", "enter")
         await type_command(here, "keep a spot")
         await type_command(here, "keep the spot")
-        assert [(one.name, one.note) for one in here.session.moments] == [("the spot", "why")]
+        assert [(moment.name, moment.note) for moment in here.session.moments] == [("the spot", "why")]
         await type_command(here, "at 20")
         await type_command(here, "the spot")
         assert here.event == here.session.moments[0].event
@@ -117,7 +117,7 @@ async def test_brackets_are_no_markup_in_the_list() -> None:
     odd = "[red] [/ [/] [b"
     async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
         await type_command(here, f"keep {odd}")
-        assert [one.name for one in here.session.moments] == [odd]
+        assert [moment.name for moment in here.session.moments] == [odd]
         for text, shown in (
             (f"watch {odd}", f"Command: watch {odd}"),
             ("Moment: [/", f"Moment: {odd}"),
@@ -128,7 +128,7 @@ async def test_brackets_are_no_markup_in_the_list() -> None:
             await here.idle()
             options = here.app.screen.query_one(CommandList)
             titles = [str(options.get_option_at_index(place).prompt) for place in range(options.option_count)]
-            assert any(one.startswith(shown) for one in titles)
+            assert any(title.startswith(shown) for title in titles)
             await here.press("escape")
 
 
@@ -159,11 +159,11 @@ async def test_completions_lead_to_commands_and_every_action_can_be_typed() -> N
             ("step.ev", "step.event"),
             ("zzz", None),
         ):
-            found = line.complete(begun)
+            suggestion = line.complete(begun)
             if whole is not None:
-                assert found is not None
-                assert found.text == whole
-                assert found.text.startswith(begun)
+                assert suggestion is not None
+                assert suggestion.text == whole
+                assert suggestion.text.startswith(begun)
         for action in ACTIONS:
             if action.scope == "debugger" and here.app.is_usable(action, cast("Screen[object]", here.screen)):
                 entry = line.typed(action.name)
@@ -222,7 +222,7 @@ async def test_the_selection_is_copied_as_a_command_and_as_yaml() -> None:
         told = yaml.safe_load(here.app.clipboard)
         records = here.debugger.records_of(900)
         assert (told["event"], told["time_us"]) == (900, here.debugger.time_us)
-        assert [one["kind"] for one in told["records"]] == [one.kind for one in records]
+        assert [one["kind"] for one in told["records"]] == [record.kind for record in records]
         await here.press("3", "l", "enter", "C")
         name = here.session.selection.request
         assert here.app.clipboard == f"blis-tui tui kv-pressure --set workload.requests=60 --at {name}"
@@ -230,5 +230,5 @@ async def test_the_selection_is_copied_as_a_command_and_as_yaml() -> None:
         told = yaml.safe_load(here.app.clipboard)
         assert name in (told.get("request"), told.get("request_id"))
         assert [one["event"] for one in told["life"]] == [
-            one.event for one in here.debugger.tape.life(str(name), here.event, here.debugger.settled)
+            event.event for event in here.debugger.tape.life(str(name), here.event, here.debugger.settled)
         ]

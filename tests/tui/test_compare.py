@@ -207,13 +207,13 @@ async def test_the_search_for_the_divergence_can_be_stopped_and_goes_there() -> 
         assert events(screen) == (0, 0)
         await press(pilot, "D")
         await finish(pilot, screen)
-        found = screen.view().divergence
-        assert found is not None
-        assert events(screen) == (found.event, found.event)
-        assert f"first at event {found.event:,}" in screen_text(app)
+        divergence = screen.view().divergence
+        assert divergence is not None
+        assert events(screen) == (divergence.event, divergence.event)
+        assert f"first at event {divergence.event:,}" in screen_text(app)
         await press(pilot, "home", "D")  # known by now
         await finish(pilot, screen)
-        assert events(screen) == (found.event, found.event)
+        assert events(screen) == (divergence.event, divergence.event)
 
 
 async def test_it_begins_where_it_is_told_to() -> None:
@@ -424,10 +424,10 @@ async def test_the_comparison_is_written_as_text(tmp_path: Path) -> None:
         app.screen.query_one(Input).value = str(target)
         await press(pilot, "enter")
         assert target.is_file()
-        found = app.compare.view().divergence
-        assert found is not None
+        divergence = app.compare.view().divergence
+        assert divergence is not None
         text = target.read_text(encoding="utf-8")
-    assert f"first divergence: event {found.event}" in text
+    assert f"first divergence: event {divergence.event}" in text
     assert "engine.kv_blocks" in text
     assert "specification: 1 difference" in text or "specification: 2 differences" in text
 
@@ -451,14 +451,14 @@ async def test_figures_that_differ_are_marked_on_both_sides() -> None:
         app.compare._show()
         await settle(pilot)
         view = app.compare.view()
-        preempted = next(one for one in view.figures if one.name == "preemptions")
+        preempted = next(figure for figure in view.figures if figure.name == "preemptions")
         assert preempted.differs
         shown = plain(view)
         assert f"≠ {preempted.left}" in shown["a"][-1]
         assert f"≠ {preempted.right} ({preempted.delta:+,})" in shown["b"][-1]
-        running = next(one for one in view.figures if one.name == "running")
+        running = next(figure for figure in view.figures if figure.name == "running")
         assert not running.differs  # nobody is left
-        assert shown["a"][-1].count("≠") == sum(one.differs for one in view.figures)
+        assert shown["a"][-1].count("≠") == sum(figure.differs for figure in view.figures)
 
 
 async def test_no_line_is_wider_than_its_box() -> None:
@@ -493,8 +493,8 @@ def test_standings_are_short_words() -> None:
 def test_a_divergence_is_told_in_one_line() -> None:
     def told(left: Record | None, right: Record | None) -> str:
         old, new = (None if record is None else record_dict(record) for record in (left, right))
-        found = Divergence(event=9, left=old, right=new, before=())
-        view = replace(comparison().view(), searched=True, divergence=found)
+        divergence = Divergence(event=9, left=old, right=new, before=())
+        view = replace(comparison().view(), searched=True, divergence=divergence)
         return differences_text(view, 80).plain.splitlines()[0]
 
     queued = Queued(9, 100, "r1", 0, 3)
@@ -512,9 +512,9 @@ def test_where_plans_diverge_the_two_lines_do(width: int, change: dict[str, obje
     """Steps are planned an event ahead: at the first divergence both sides still run the same step."""
     few = {"workload.requests": 60}
     lockstep = Lockstep(blis_tui.load("kv-overload", set=few), blis_tui.load("kv-overload", set={**few, **change}))
-    found = run_to_end(lockstep.first_divergence())
-    assert found is not None
-    run_to_stop(lockstep.seek(found.event))
+    divergence = run_to_end(lockstep.first_divergence())
+    assert divergence is not None
+    run_to_stop(lockstep.seek(divergence.event))
     screen = CompareScreen(lockstep.left.experiment, lockstep.right.experiment, NAMES)
     screen.lockstep = lockstep
     view = replace(screen.view(), figures=())

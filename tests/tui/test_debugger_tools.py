@@ -171,7 +171,7 @@ async def test_jump_mode() -> None:
 async def test_clicks() -> None:
     async with debugging(at="1500") as here:
         tabs = here.screen.query_one(TabBar)
-        column = next(one.column for one in place_tabs(tabs.tabs, tabs.size.width) if one.tab.pane.key == "6")
+        column = next(tab.column for tab in place_tabs(tabs.tabs, tabs.size.width) if tab.tab.pane.key == "6")
         await here.pilot.click("#tabs", offset=(column + 1, 0))
         await here.idle()
         assert here.screen.arrangement.lower == "changes"
@@ -228,7 +228,7 @@ async def test_a_side_of_a_comparison_knows_what_it_was_loaded_by(monkeypatch: p
         await press(here.pilot, "v")
         await here.type("engine.max_num_seqs=4")
         assert isinstance(here.app.screen, CompareScreen)
-        assert [blocks_of(one.experiment) for one in here.app.screen.lockstep.sides] == ["900", "900"]
+        assert [blocks_of(debugger.experiment) for debugger in here.app.screen.lockstep.sides] == ["900", "900"]
 
 
 async def test_a_shipped_experiment_is_copied_not_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,8 +253,8 @@ async def test_a_shipped_experiment_is_copied_not_edited(tmp_path: Path, monkeyp
 
 
 def blocks_of(experiment: blis_tui.Experiment) -> str:
-    found = re.search(r'"kv_blocks": (\d+)', json.dumps(dict(experiment.document), default=dict))
-    return found[1] if found else ""
+    match = re.search(r'"kv_blocks": (\d+)', json.dumps(dict(experiment.document), default=dict))
+    return match[1] if match else ""
 
 
 @pytest.mark.parametrize(
@@ -439,9 +439,9 @@ async def choose(here: Debugging, text: str) -> None:
     """Type into the palette, and choose what it has found by then for the whole text."""
     await here.press("ctrl+p")
     await here.pilot.press(*[NAMES.get(character, character) for character in text])
-    found = here.app.screen.query_one(CommandList)
+    commands = here.app.screen.query_one(CommandList)
     async with asyncio.timeout(30):
-        while found.option_count != 1 or not str(found.get_option_at_index(0).prompt).startswith(text):
+        while commands.option_count != 1 or not str(commands.get_option_at_index(0).prompt).startswith(text):
             await here.pilot.pause(0.01)
     await here.press("enter")
 

@@ -32,9 +32,9 @@ def test_changes_stand_in_aligned_columns(pressed: Debugger) -> None:
 
 @pytest.mark.parametrize("width", [30, 34, 56])
 def test_where_there_is_little_room_values_stand_below_their_path(pressed: Debugger, width: int) -> None:
-    lines = [one.draw() for one in diff_lines(view_at(pressed, 640).moment, width, playing=False)]
-    assert all(one.cell_length <= width for one in lines)
-    texts = [one.plain.strip() for one in lines]
+    lines = [diff_line.draw() for diff_line in diff_lines(view_at(pressed, 640).moment, width, playing=False)]
+    assert all(line.cell_length <= width for line in lines)
+    texts = [line.plain.strip() for line in lines]
     at = (
         texts.index("instances[0].kv.used_blocks")
         if width > 30

@@ -46,12 +46,12 @@ TALKS = {"workload.sessions": 12, "latency": "roofline", "policy": "blis"}
 
 @cache
 def told(name: str) -> tuple[Record, ...]:
-    found: list[Record] = []
+    records: list[Record] = []
     simulation = Simulation(made(name))
-    simulation.subscribe("all", found.append)
-    simulation.subscribe(RoutingDecision, found.append)
+    simulation.subscribe("all", records.append)
+    simulation.subscribe(RoutingDecision, records.append)
     simulation.run(max_events=3000)
-    return tuple(found)
+    return tuple(records)
 
 
 def made(name: str) -> Experiment:
@@ -71,7 +71,7 @@ def places(name: str) -> list[int]:
 
 
 def past(name: str, event: int) -> list[Record]:
-    return [one for one in told(name) if one.event <= event]
+    return [record for record in told(name) if record.event <= event]
 
 
 @pytest.mark.parametrize("name", FLEETS)
@@ -81,18 +81,18 @@ def test_the_fleet(name: str) -> None:
         run_to_stop(debugger(name).seek(event))
         view = view_at(debugger(name), event)
         queued, in_flight = Counter[int](), Counter[int]()
-        for one in past(name, event):
-            if isinstance(one, Routed):
-                in_flight[one.instance] += 1
-            elif isinstance(one, Queued):
-                queued[one.instance] += 1
-            elif isinstance(one, Scheduled):
-                queued[one.instance] -= 1
-            elif isinstance(one, Completed | Prefilled | Dropped):
-                in_flight[one.instance] -= 1
-            elif isinstance(one, TimedOut):
-                in_flight[one.instance] -= 1
-                queued[one.instance] -= not one.was_running
+        for record in past(name, event):
+            if isinstance(record, Routed):
+                in_flight[record.instance] += 1
+            elif isinstance(record, Queued):
+                queued[record.instance] += 1
+            elif isinstance(record, Scheduled):
+                queued[record.instance] -= 1
+            elif isinstance(record, Completed | Prefilled | Dropped):
+                in_flight[record.instance] -= 1
+            elif isinstance(record, TimedOut):
+                in_flight[record.instance] -= 1
+                queued[record.instance] -= not record.was_running
         text = text_of(fleet_lines(view, 150, 40))
         for instance in view.moment.state.instances:
             index = instance.index
@@ -110,7 +110,7 @@ def test_the_router(name: str) -> None:
     for event in places(name):
         run_to_stop(debugger(name).seek(event))
         text = text_of(router_lines(view_at(debugger(name), event), 150))
-        latest = [one for one in past(name, event) if isinstance(one, RoutingDecision)][-1]
+        latest = [record for record in past(name, event) if isinstance(record, RoutingDecision)][-1]
         head = text.splitlines()[0]
         assert f"{latest.request_id} → instance {latest.instance}" in head
         assert f"event {latest.event:,}" in head
@@ -120,11 +120,11 @@ def test_the_router(name: str) -> None:
             assert f"{latest.regret_ppm / 1e6:.3f} by what it saw" in text
             assert f"{latest.true_regret_ppm / 1e6:.3f} by the true state" in text
         in_flight = Counter[int]()
-        for one in [each for each in past(name, latest.event) if each.event < latest.event]:
-            if isinstance(one, Routed):
-                in_flight[one.instance] += 1
-            elif isinstance(one, Completed | Prefilled | Dropped | TimedOut):
-                in_flight[one.instance] -= 1
+        for record in [each for each in past(name, latest.event) if each.event < latest.event]:
+            if isinstance(record, Routed):
+                in_flight[record.instance] += 1
+            elif isinstance(record, Completed | Prefilled | Dropped | TimedOut):
+                in_flight[record.instance] -= 1
         for each in latest.top:
             assert each.in_flight == in_flight[each.instance]
 
@@ -135,15 +135,15 @@ def test_sessions() -> None:
         text = text_of(session_lines(view_at(debugger("TALKS"), event), 150))
         lengths: dict[str, int] = {}
         sent: dict[str, list[str]] = {}
-        ended = {one.request_id: None for one in past("TALKS", event) if isinstance(one, Completed | Rejected)}
-        for one in past("TALKS", event):
-            if isinstance(one, SessionBegun):
-                lengths[one.session_id] = one.calls
-            if isinstance(one, SessionBegun | SessionContinued):
-                sent.setdefault(one.session_id, []).append(one.request_id)
-        flying = len([one for calls in sent.values() for one in calls if one not in ended])
+        ended = {record.request_id: None for record in past("TALKS", event) if isinstance(record, Completed | Rejected)}
+        for record in past("TALKS", event):
+            if isinstance(record, SessionBegun):
+                lengths[record.session_id] = record.calls
+            if isinstance(record, SessionBegun | SessionContinued):
+                sent.setdefault(record.session_id, []).append(record.request_id)
+        flying = len([call for calls in sent.values() for call in calls if call not in ended])
         done = [
-            name for name, calls in sent.items() if len(calls) == lengths[name] and all(one in ended for one in calls)
+            name for name, calls in sent.items() if len(calls) == lengths[name] and all(call in ended for call in calls)
         ]
         assert f"sessions {len(lengths)} " in text
         assert re.search(rf"(in progress|unfinished) {len(lengths) - len(done)}\b", text)
@@ -184,21 +184,21 @@ def test_at_the_end_figures_are_those_of_the_report_under_the_same_name(name: st
     assert run.latencies() == report.latency
     here = Position(run.event, run.settled)
     if name != "burst":  # rankings have the requests of the warm-up, too
-        for by, found in (
+        for by, distribution in (
             ("e2e", report.latency.e2e_ms),
             ("ttft", report.latency.ttft_ms),
             ("tpot", report.latency.tpot_ms),
         ):
             largest = next(iter(ranking(run.tape, by, here)), None)
             shown = None if largest is None else largest.value / 1000
-            assert shown == (None if found.max is None else pytest.approx(found.max, abs=0.000_51, rel=0))
+            assert shown == (None if distribution.max is None else pytest.approx(distribution.max, abs=0.000_51, rel=0))
     preempted = sum(one.value for one in ranking(run.tape, "preemptions", here))
     instances = run.moment().state.instances
-    assert preempted == sum(one.preemptions for one in instances) == report.kv.preemptions
-    asked = sum(one.kv.queried_tokens for one in instances)
-    assert (sum(one.kv.found_tokens for one in instances) / asked if asked else 0.0) == report.kv.hit_rate
+    assert preempted == sum(instance.preemptions for instance in instances) == report.kv.preemptions
+    asked = sum(instance.kv.queried_tokens for instance in instances)
+    assert (sum(instance.kv.found_tokens for instance in instances) / asked if asked else 0.0) == report.kv.hit_rate
     buckets, counts = run.tape.overview.buckets, report.requests
     lost = counts.rejected + counts.dropped_unservable + counts.timed_out + (counts.lost or 0)
-    assert sum(one.arrivals for one in buckets) == counts.total
-    assert sum(one.completions for one in buckets) == counts.completed
-    assert sum(one.losses for one in buckets) == lost
+    assert sum(bucket.arrivals for bucket in buckets) == counts.total
+    assert sum(bucket.completions for bucket in buckets) == counts.completed
+    assert sum(bucket.losses for bucket in buckets) == lost

@@ -93,7 +93,7 @@ def test_checking_says_facts_or_problems(lab: Path) -> None:
     assert by_name["mine"].facts is not None
     assert by_name["mine"].facts.description == "One H100 serves a handful of chats."
     assert dict(by_name["mine"].facts.lines)["workload"] == "inline: 40 requests, 10/s"
-    assert [one.code for one in by_name["broken"].problems] == ["BLIS2001", "BLIS2001", "BLIS1006", "BLIS1001"]
+    assert [problem.code for problem in by_name["broken"].problems] == ["BLIS2001", "BLIS2001", "BLIS1006", "BLIS1001"]
     gone = check(Found(lab / "gone.blis.yaml", "gone", "gone", "gone", shipped=False))
     assert "cannot read" in gone.unreadable
 
@@ -151,7 +151,7 @@ def test_goldens_are_counted_by_experiment(lab: Path) -> None:
 
 def test_search_is_fuzzy_and_puts_the_best_first() -> None:
     entries = [HomeEntry(found(name)) for name in ("kv-pressure", "steady-chat", "vllm-preemption", "quickstart")]
-    assert [one.found.name for one in matching(entries, "kvp")] == ["kv-pressure"]
+    assert [entry.found.name for entry in matching(entries, "kvp")] == ["kv-pressure"]
     assert matching(entries, "pre")[0].found.name == "kv-pressure"
     assert matching(entries, "zzz") == ()
     assert matching(entries, " ") == tuple(entries)
@@ -195,9 +195,9 @@ def test_details_put_two_short_facts_in_a_line_where_there_is_room() -> None:
 
 
 def test_the_summary_counts() -> None:
-    one, other = HomeEntry(found("a"), Checked(None, unreadable="no")), HomeEntry(found("b"))
-    assert summary([one, other]) == "2 experiments, checking 1"
-    assert summary([one]) == "1 experiment, 1 with errors"
+    entry, other = HomeEntry(found("a"), Checked(None, unreadable="no")), HomeEntry(found("b"))
+    assert summary([entry, other]) == "2 experiments, checking 1"
+    assert summary([entry]) == "1 experiment, 1 with errors"
 
 
 # ---- the screen ----
@@ -340,8 +340,8 @@ async def test_long_errors_are_wrapped_and_quoted_lines_are_scrolled_to(lab: Pat
         text = screen_text(app)
         assert isinstance(app.screen, ErrorScreen)
         shown = " ".join(text.split())
-        for one in app.screen._diagnostics:
-            assert one.message in shown
+        for diagnostic in app.screen._diagnostics:
+            assert diagnostic.message in shown
         assert app.screen.query_one(Static).size.width > 0
         await pilot.resize_terminal(140, 40)
         await settle(pilot)

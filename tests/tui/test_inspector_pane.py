@@ -42,7 +42,7 @@ def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
             continue
         parts = life_intervals(life, pressed.tape)
         assert sum(totals(parts).values()) == life.end.time_us - life.arrival_us
-        assert all(one.end_us == other.start_us for one, other in itertools.pairwise(parts))
+        assert all(interval.end_us == other.start_us for interval, other in itertools.pairwise(parts))
         checked += 1
     assert checked > 10
 
@@ -51,7 +51,7 @@ def test_a_ranked_request_was_preempted_as_often_as_its_own_page_says() -> None:
     """Not when its last token was being computed already, as that of request_32 was: it completes all the same."""
     run = debugger("kv-overload", 1500, engine__max_num_seqs=256, engine__max_num_batched_tokens=2048)
     view = view_at(run, 1500)
-    assert any(one.what == "preempted" for one in run.tape.life("request_32", 1500))
+    assert any(event.what == "preempted" for event in run.tape.life("request_32", 1500))
     rows = text_of(inspector_lines(view, 78, {}, ranked_requests(view))).splitlines()
     told = {
         row.split()[0].lstrip("▸"): row.partition("\N{MULTIPLICATION SIGN} ")[2].partition(" ")[0] or "0"

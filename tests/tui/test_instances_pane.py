@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def rows_of(lines: Sequence[Line]) -> dict[str, list[str]]:
     """The words of the lines about requests, by name."""
-    return {one.subject.value: one.draw().plain.split() for one in lines if one.subject is not None}
+    return {line.subject.value: line.draw().plain.split() for line in lines if line.subject is not None}
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,10 @@ def test_before_complete_the_batch_still_holds_who_ends_in_the_step(pressed: Deb
 
 def test_before_complete_no_token_of_the_step_counts(pressed: Debugger) -> None:
     event = next(h.event for h in pressed.tape.life("request_24") if h.what == "scheduled")
-    now = {one.request_id: one for one in view_at(pressed, event, phase=1).moment.instance(0).running}
-    then = {one.request_id: one for one in view_at(pressed, event, phase=LAST_PHASE).moment.instance(0).running}
+    now = {request.request_id: request for request in view_at(pressed, event, phase=1).moment.instance(0).running}
+    then = {
+        request.request_id: request for request in view_at(pressed, event, phase=LAST_PHASE).moment.instance(0).running
+    }
     assert (now["request_24"].phase, now["request_24"].computed_tokens) == ("prefill", 0)
     assert (then["request_24"].phase, then["request_24"].computed_tokens) == ("decode", 161)
     assert now["request_0"].generated_tokens + 1 == then["request_0"].generated_tokens
@@ -97,8 +99,8 @@ def test_the_card_marks_the_phase_and_dims_what_follows(pressed: Debugger) -> No
     step = view_at(pressed, 640).moment.step
     assert step is not None
     lines = step_card(step, 1, 2048, 78)
-    assert [one.draw().plain[:11].strip() for one in lines] == ["schedule", "▶ execute", "· complete", "· next"]
-    dimmed = [any("dim" in str(span.style) for span in one.draw().spans) for one in lines]
+    assert [line.draw().plain[:11].strip() for line in lines] == ["schedule", "▶ execute", "· complete", "· next"]
+    dimmed = [any("dim" in str(span.style) for span in line.draw().spans) for line in lines]
     assert dimmed == [False, False, True, True]
     assert "161 prefill + 17 decode tokens of 2,048" in lines[0].draw().plain
 
@@ -160,20 +162,20 @@ def split() -> Debugger:
 
 def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split: Debugger) -> None:
     life = split.tape.life("request_111")
-    left = next(one.event for one in life if one.what == "transfer-started")
+    left = next(event.event for event in life if event.what == "transfer-started")
     view = view_at(split, left)
     rows = rows_of(instances_lines(view, 100))
     assert rows["request_111"] == ["request_111", "transfer", "not", "routed", "323"]
-    moving = {one.request_id: one for one in view.moment.state.in_transit}
+    moving = {request.request_id: request for request in view.moment.state.in_transit}
     assert (moving["request_111"].instance, moving["request_111"].generated_tokens) == (None, 1)
-    queued = next(one for one in reversed(life) if one.what == "queued")
-    assert queued.first == next(one.first for one in life if one.what == "transfer-started") in {2, 3}
+    queued = next(event for event in reversed(life) if event.what == "queued")
+    assert queued.first == next(event.first for event in life if event.what == "transfer-started") in {2, 3}
     rows = rows_of(instances_lines(view_at(split, queued.event, instance=queued.first), 100))
     assert rows["request_111"][:4] == ["1", "request_111", "0", "us"]
 
 
 def test_an_instance_whose_last_requests_end_with_the_step_under_way_is_not_idle(split: Debugger) -> None:
-    step = next(one for one in split.tape.life("request_112") if one.what == "last-token")
+    step = next(event for event in split.tape.life("request_112") if event.what == "last-token")
     view = view_at(split, step.event, instance=0)
     text = text_of(instances_lines(view, 120))
     assert f"no request is waiting or running; the step under way ends at {time_text(step.first)}." in text
@@ -184,8 +186,8 @@ def test_an_instance_whose_last_requests_end_with_the_step_under_way_is_not_idle
 @pytest.mark.parametrize("width", [34, 50, 78, 130])
 def test_no_line_is_wider_than_the_pane(pressed: Debugger, pair: Debugger, crowded: Debugger, width: int) -> None:
     for made in (pressed, pair, crowded):
-        for one in instances_lines(view_at(made), width):
-            assert one.draw().cell_length <= width
+        for line in instances_lines(view_at(made), width):
+            assert line.draw().cell_length <= width
 
 
 async def test_the_cursor_picks_requests(pressed: Debugger) -> None:

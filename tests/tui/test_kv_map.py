@@ -79,10 +79,10 @@ def test_blocks_of_requests_outside_the_batch_are_not_called_shared() -> None:
             found = holdings(instance)
             assert all(holding.blocks >= 0 for holding in found)
             shared = sum(holding.blocks for holding in found if holding.kind == "shared")
-            assert shared <= sum(one.shared_blocks for one in (*instance.running, *instance.waiting))
+            assert shared <= sum(request.shared_blocks for request in (*instance.running, *instance.waiting))
             names = {holding.request for holding in found}
-            waits = [one for one in instance.waiting if one.held_blocks]
-            assert all(one.request_id in names for one in waits)
+            waits = [request for request in instance.waiting if request.held_blocks]
+            assert all(request.request_id in names for request in waits)
             queued += len(waits)
             if instance.kv.used_blocks and not instance.running and not waits:
                 leaving += 1
@@ -114,7 +114,7 @@ def test_a_stretch_with_room_has_its_owners_name_in_it(pressed: Debugger) -> Non
 def test_the_owners_are_listed_where_rows_are_left(pressed: Debugger) -> None:
     view = view_at(pressed)
     requests = view.moment.after.instances[0].running
-    most = max(requests, key=lambda one: one.held_blocks - one.shared_blocks)
+    most = max(requests, key=lambda request: request.held_blocks - request.shared_blocks)
     rows = [line.draw().plain for line in kv_map(view, 138, 30)]
     listed = next(row for row in rows if row.startswith(f"{most.request_id} "))
     assert listed.startswith(f"{most.request_id} {most.held_blocks - most.shared_blocks} blocks    ")
@@ -165,7 +165,7 @@ async def test_requests_whose_blocks_are_too_few_for_a_cell_are_selected_by_arro
     names = [request.request_id for request in instance.running]
     grid = kv_grid(instance, 10, 2)
     assert {grid.found[at].request for at in grid.cells} - {""} < set(names)
-    stops = [one.value for line in kv_map(view, 10, 2) for one in line.subjects()]
+    stops = [subject.value for line in kv_map(view, 10, 2) for subject in line.subjects()]
     assert list(dict.fromkeys(stops)) == names
     app = OnePane(RowsBox.of(PANE), view)
     async with app.run_test(size=(15, 8)) as pilot:

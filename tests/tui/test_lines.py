@@ -24,8 +24,8 @@ HEADINGS = 3
 
 def numbers(_view: View, _room: Room) -> Sequence[Line]:
     """Headings, then a hundred numbers, the same for every view."""
-    found = [line(f"number {n}", subject=Subject("figure", str(n)), tip=f"tip {n}") for n in range(100)]
-    return [line("heading")] * HEADINGS + found
+    lines = [line(f"number {n}", subject=Subject("figure", str(n)), tip=f"tip {n}") for n in range(100)]
+    return [line("heading")] * HEADINGS + lines
 
 
 NUMBERS = Pane(lines=numbers)

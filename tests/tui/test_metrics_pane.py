@@ -89,8 +89,13 @@ def test_at_the_start_nothing_has_a_value_yet() -> None:
 def test_percentiles_are_those_of_the_report_at_the_position(event: int) -> None:
     made = knowing(at=event)
     wanted = made.report().latency
-    for line, found in zip(percentile_lines(made.latencies(), 100), (wanted.ttft_ms, wanted.itl_ms), strict=True):
-        values = [span_text(int((value or 0.0) * 1000 + 0.5)) for value in (found.p50, found.p90, found.p99)]
+    for line, distribution in zip(
+        percentile_lines(made.latencies(), 100), (wanted.ttft_ms, wanted.itl_ms), strict=True
+    ):
+        values = [
+            span_text(int((value or 0.0) * 1000 + 0.5))
+            for value in (distribution.p50, distribution.p90, distribution.p99)
+        ]
         said = " ".join(line.plain.split())
         assert said.split(" ", 1)[1] == "p50 {} p90 {} p99 {} of the run so far, as in the report".format(*values)
 
@@ -149,12 +154,12 @@ def test_a_plot_has_its_edges_and_the_position() -> None:
 def test_a_nearly_full_cache_stands_out_and_the_future_is_dimmed() -> None:
     values = [0.0, 89.0, 90.0, 100.0, 95.0, None]
     drawn = coloured(KV_USE, values, 100, 3)
-    assert [(drawn.plain[one.start : one.end], one.style) for one in drawn.spans] == [
+    assert [(drawn.plain[span.start : span.end], span.style) for span in drawn.spans] == [
         ("▁▇", PAST),
         ("▇█", FULL),
         ("█ ", FUTURE),
     ]
-    assert {one.style for one in coloured(WAITING, values, 100, 5).spans} == {PAST}
+    assert {span.style for span in coloured(WAITING, values, 100, 5).spans} == {PAST}
 
 
 def test_what_is_plotted_is_told_in_whole_words() -> None:

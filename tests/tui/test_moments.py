@@ -49,7 +49,7 @@ async def keep(here: Debugging, event: int, name: str = "", note: str = "") -> N
 
 def names_in(folder: Path) -> list[str]:
     """The names of a folder's files."""
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 def reached(command: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
@@ -88,14 +88,14 @@ async def test_a_life_of_moments(file_regression: FileRegressionFixture) -> None
         # The same key edits what is kept already.
         await here.press("k")
         await here.press("x", "enter")
-        assert [one.name for one in here.session.moments] == ["early on", "x"]
+        assert [moment.name for moment in here.session.moments] == ["early on", "x"]
         # A note is gone on with, where a name is replaced.
         await here.press("e", "tab", *"more", "enter")
-        assert [one.note for one in here.session.moments] == ["fine", f"{late.note}more"]
+        assert [moment.note for moment in here.session.moments] == ["fine", f"{late.note}more"]
         await here.press("e", "tab", *["backspace"] * 70, "enter")
-        assert [one.note for one in here.session.moments] == ["fine", ""]
+        assert [moment.note for moment in here.session.moments] == ["fine", ""]
         await here.press("delete")
-        assert [one.event for one in here.session.moments] == [300]
+        assert [moment.event for moment in here.session.moments] == [300]
         # One with a note is only removed when that is confirmed.
         await here.press("delete")
         assert isinstance(here.app.screen, ConfirmScreen)
@@ -117,7 +117,7 @@ async def test_an_event_that_is_not_recorded_yet_can_be_gone_to_but_not_explaine
     async with debugging(at_once=True) as here:
         await keep(here, 500, "later")
     async with debugging(at_once=True) as here:
-        assert [one.name for one in here.session.moments] == ["later"]
+        assert [moment.name for moment in here.session.moments] == ["later"]
         await here.press("n", "K", "down", "?")
         window = here.app.screen
         assert isinstance(window, WhyScreen)
@@ -154,7 +154,7 @@ async def test_the_command_of_a_report_leads_to_the_event_and_its_picture_shows_
         assert here.event == 900
         assert here.screen.arrangement.active == "moments"
         assert "kv-pressure.moments.md and 2 pictures" in here.said()
-        reported = [(one.event, one.sentence) for one in here.session.moments]
+        reported = [(moment.event, moment.sentence) for moment in here.session.moments]
         # Written again, it is another file.
         await here.press("x", *["down"] * 6, "enter")
     assert sum(name.startswith("kv-pressure.moments-2") for name in names_in(empty)) == 3
@@ -220,7 +220,7 @@ async def test_a_bundle_has_them_wherever_it_is_opened(
             await there.idle()
             await there.press("K", "enter")
             assert there.event == 200
-            assert [(one.name, one.note) for one in screen.session.moments] == [("look here", "why?")]
+            assert [(moment.name, moment.note) for moment in screen.session.moments] == [("look here", "why?")]
             assert what_is(there.debugger.tape, 200) == kept[0].what
             assert screen.session.view().changed(screen.session.moments[0]) == ""
             assert screen.command("200") == f"blis-tui tui {bundle.name} --at 200"
@@ -228,7 +228,7 @@ async def test_a_bundle_has_them_wherever_it_is_opened(
             await keep(there, 150, "mine")
         # What a reader adds to a bundle is found again with it, wherever it has been unpacked.
         again = DebuggerScreen(start.experiment, source="elsewhere", moments=moments, called=str(bundle))
-        assert [(one.name, one.note) for one in again.session.moments] == [
+        assert [(moment.name, moment.note) for moment in again.session.moments] == [
             ("mine", ""),
             ("x", "why?"),
         ]
@@ -254,8 +254,8 @@ def test_without_a_terminal(empty: Path) -> None:
     assert "no moments are kept of kv-pressure: k keeps one" in none.stderr
     beyond = runner.invoke(cli, ["bundle", "kv-pressure", "-o", "none.md", *small, "--at", "99999"])
     assert "--at: the run ends after " in beyond.stderr
-    one = runner.invoke(cli, ["bundle", "kv-pressure", "-o", "one.md", *small, "--at", "request_7"])
-    assert one.exit_code == 0, one.output
+    result = runner.invoke(cli, ["bundle", "kv-pressure", "-o", "one.md", *small, "--at", "request_7"])
+    assert result.exit_code == 0, result.output
     assert "blis-tui tui kv-pressure --set workload.requests=20 --at " in (empty / "one.md").read_text(encoding="utf-8")
     assert load_session("kv-pressure").moments == ()
     spot = Moment(event=50, time_us=0, what="?", sentence="Something.", sha256="", name="the spot", note="why?")

@@ -84,7 +84,7 @@ def looks() -> list[Status]:
 
 
 def app_of(statuses: list[Status]) -> BlisApp:
-    lines = "".join(f"{json.dumps(asdict(one))}\n" for one in statuses)
+    lines = "".join(f"{json.dumps(asdict(status))}\n" for status in statuses)
     return BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", RUN, lines)))
 
 
@@ -158,7 +158,7 @@ async def test_it_shows_what_a_run_says(tmp_path: Path, monkeypatch: pytest.Monk
             assert "9 of 9 answered" in screen_text(app)
     assert (screen.start.code, len(read_recording(tmp_path / "r").requests)) == (ExitCode.OK, 9)
     statuses = screen.view().statuses
-    assert max(one.running for one in statuses) == 9
+    assert max(status.running for status in statuses) == 9
     assert (statuses[-1].running, statuses[-1].outcomes) == (0, {"completed": 9})
 
 

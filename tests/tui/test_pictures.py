@@ -46,11 +46,11 @@ class Maker(Protocol):
 
 
 def maker() -> Maker:
-    found = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return cast("Maker", module)
 
 
@@ -109,7 +109,7 @@ async def test_every_word_of_an_exported_screen_has_its_own_place(at: str) -> No
         assert round(float(length) / 12.2) == cell_len(word)
         drawn.setdefault(round((float(y) - 20) / 24.4), {})[round(float(x) / 12.2)] = word
     for at_row, row in enumerate(rows):
-        cells = {cell_len(row[: one.start()]): one[0] for one in re.finditer(r"\S+", row)}
+        cells = {cell_len(row[: match.start()]): match[0] for match in re.finditer(r"\S+", row)}
         words_of_row = drawn.get(at_row, {})
         assert {cell for cell in words_of_row if cell in cells} == set(cells)
         assert "".join(words_of_row[cell] for cell in sorted(words_of_row)) == "".join(cells.values())

@@ -65,7 +65,7 @@ async def test_the_pane_shows_its_lines_and_leads_to_events() -> None:
 
 
 def _presented(experiment: blis_tui.Experiment, width: int) -> list[Line]:
-    [pane] = [one.brought for one in panes_of(experiment) if one.brought]
+    [pane] = [info.brought for info in panes_of(experiment) if info.brought]
     return plugin_pane_lines(pane, view_at(at_end(experiment)), width, Style.parse)
 
 

@@ -156,8 +156,8 @@ async def test_twin(here: Path, file_regression: FileRegressionFixture) -> None:
     """A recording beside its simulation."""
     digests = Digests()
     recording = recorded(server(), here / "monday", gap_us=2000)
-    found = compare_with_simulation(recording, server(latency__beta=[6000, 20, 300], engine__kv_blocks=90), "smaller")
-    app = BlisApp(TwinStart(twin=found, recording=recording, source="smaller"))
+    twin = compare_with_simulation(recording, server(latency__beta=[6000, 20, 300], engine__kv_blocks=90), "smaller")
+    app = BlisApp(TwinStart(twin=twin, recording=recording, source="smaller"))
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
         walk = Walk(pilot, digests, here)

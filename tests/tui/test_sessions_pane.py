@@ -30,22 +30,22 @@ def course_of(view: View, name: str) -> SessionCourse:
 def test_the_list_has_those_under_way_first_and_then_the_latest_ends() -> None:
     view = view_at(whole(), 1400)
     lines = session_lines(view, 150)
-    names = [one.subject.value for one in lines if one.subject]
-    found = [course_of(view, name) for name in names]
-    live = [one for one in found if not one.ended]
-    assert found[: len(live)] == live
-    assert [one.began_us for one in live] == sorted(one.began_us for one in live)
+    names = [line.subject.value for line in lines if line.subject]
+    sessions = [course_of(view, name) for name in names]
+    live = [session for session in sessions if not session.ended]
+    assert sessions[: len(live)] == live
+    assert [session.began_us for session in live] == sorted(session.began_us for session in live)
     text = text_of(lines)
     assert f"sessions {len(names)}  in progress {len(live)}" in text
-    assert f"calls in flight {sum(one.in_flight for one in found)}" in text
-    for one in found:
-        row = next(line for line in text.splitlines() if line.startswith(f"{one.name} "))
-        said, cached = one.history
-        assert state_text(one)[0] in row
-        assert f"{one.turn} of {one.turns}  " in row
-        assert f"{len(one.calls)} of {one.length}" in row
-        assert row.endswith(time_text(one.began_us))
-        assert re.search(rf"\b{count_text(one.context_tokens)}\b", row)
+    assert f"calls in flight {sum(session.in_flight for session in sessions)}" in text
+    for session in sessions:
+        row = next(line for line in text.splitlines() if line.startswith(f"{session.name} "))
+        said, cached = session.history
+        assert state_text(session)[0] in row
+        assert f"{session.turn} of {session.turns}  " in row
+        assert f"{len(session.calls)} of {session.length}" in row
+        assert row.endswith(time_text(session.began_us))
+        assert re.search(rf"\b{count_text(session.context_tokens)}\b", row)
         assert (percent_text(cached, said) if said else "-") in row
 
 
@@ -62,12 +62,12 @@ def test_a_course_has_a_line_for_each_call_also_those_to_come() -> None:
     view = view_at(whole(), calls[3].sent.event)
     text = text_of(course_lines(view, name, 200))
     assert "dimmed: later, already simulated" in text
-    for one in calls:
-        (row,) = (line for line in text.splitlines() if f" {one.name} " in line)
-        assert time_text(one.time_us) in row
-        assert row.startswith(f"{one.call // 4 + 1} {('plan', 'search', 'search', 'answer')[one.call % 4]}")
-        what = "think" if one.call % 4 == 0 else "tool"
-        assert (f"{span_text(one.sent.waited_us)} {what}" if one.call else "begins") in row
+    for call in calls:
+        (row,) = (line for line in text.splitlines() if f" {call.name} " in line)
+        assert time_text(call.time_us) in row
+        assert row.startswith(f"{call.call // 4 + 1} {('plan', 'search', 'search', 'answer')[call.call % 4]}")
+        what = "think" if call.call % 4 == 0 else "tool"
+        assert (f"{span_text(call.sent.waited_us)} {what}" if call.call else "begins") in row
     assert "begins later, at" in text_of(course_lines(view_at(whole(), calls[0].sent.event - 1), name, 80))
 
 
@@ -78,7 +78,7 @@ def test_no_line_is_wider_than_the_pane(width: int) -> None:
         lines = session_lines(view, width)
         for session in range(0, view.tape.sessions.begun(event), 5):
             lines += course_lines(view, view.tape.sessions.name(session), width)
-        assert all(one.draw().cell_length <= width for one in lines)
+        assert all(line.draw().cell_length <= width for line in lines)
 
 
 def test_longer_names_of_calls_to_come_keep_the_columns_straight() -> None:
@@ -87,8 +87,8 @@ def test_longer_names_of_calls_to_come_keep_the_columns_straight() -> None:
         first = whole().tape.sessions.calls(session)[0]
         view = view_at(whole(), first.event)
         lines = course_lines(view, view.tape.sessions.name(session), 130)
-        title, *rows = [one.draw().plain for one in lines][-1 - len([one for one in lines if one.subject]) :]
-        seen += len({len(one.subject.value) for one in lines if one.subject}) > 1
+        title, *rows = [line.draw().plain for line in lines][-1 - len([line for line in lines if line.subject]) :]
+        seen += len({len(line.subject.value) for line in lines if line.subject}) > 1
         assert {len(row) for row in rows} == {len(title)}
     assert seen
 

@@ -61,7 +61,7 @@ def test_help_lists_the_screen_s_own_actions_first() -> None:
 
 def test_help_is_filtered_by_words_in_any_order() -> None:
     keys = default_keymap().keys
-    assert [one.actions for one in groups("home", keys, "name part")] == [(named("home.search"),)]
+    assert [group.actions for group in groups("home", keys, "name part")] == [(named("home.search"),)]
     assert groups("home", keys, "nothing like it") == ()
     assert groups("home", keys, "", lambda action: action.name == "app.quit")[0].actions == (named("app.quit"),)
 
@@ -620,9 +620,9 @@ async def test_the_palette_takes_every_key_before_its_list_is_there(lab: Path, o
         await pilot.pause()
         palette = app.screen
         assert isinstance(palette, CommandPalette)
-        found = palette.query_one(CommandList)
+        commands = palette.query_one(CommandList)
         await pilot.press("pagedown")
-        assert found.highlighted
+        assert commands.highlighted
 
 
 async def test_the_palette_opens_again_while_it_is_closing(lab: Path) -> None:

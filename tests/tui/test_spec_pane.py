@@ -31,9 +31,9 @@ def test_wide_enough_the_document_is_shown_as_it_is() -> None:
 
 @pytest.mark.parametrize("width", [30, 40])
 def test_a_remark_without_room_stands_below_its_value(width: int) -> None:
-    lines = [one.draw() for one in spec_lines(DOCUMENT, width)]
-    assert all(one.cell_length <= width for one in lines)
-    texts = [one.plain for one in lines]
+    lines = [spec_line.draw() for spec_line in spec_lines(DOCUMENT, width)]
+    assert all(line.cell_length <= width for line in lines)
+    texts = [line.plain for line in lines]
     if width == 30:
         assert texts[texts.index("  name: mine") + 1].strip() == "# mine.blis.yaml:3"
     else:

@@ -66,10 +66,10 @@ def test_panes_say_what_the_debugger_says_there(page: str) -> None:
         if name is not None:
             asked["why the request"] = request_ref(name)
         for shown, about in asked.items():
-            found = explain(fresh, about)
-            assert found is not None
-            lines = explanation_page(found, 72).lines
-            assert pane(data, state, shown) == "\n".join(one.plain.rstrip() for one in lines)
+            explanation = explain(fresh, about)
+            assert explanation is not None
+            lines = explanation_page(explanation, 72).lines
+            assert pane(data, state, shown) == "\n".join(line.plain.rstrip() for line in lines)
         assert full_text(fresh.tape, event).endswith(state["text"])
 
 

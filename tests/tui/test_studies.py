@@ -308,7 +308,7 @@ async def test_two_points_are_compared_where_their_runs_part(study: Study, known
         assert {side.event for side in sides} == {event}
         assert "kv_blocks=40" in screen_text(app)
         await press(pilot, "q")
-        assert [one.point.number for one in on_top(app).board.marked] == [0]
+        assert [entry.point.number for entry in on_top(app).board.marked] == [0]
 
 
 # ---- files, list ----
@@ -345,13 +345,13 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
         screen = on_top(app)
         rows = [
             Row(
-                point=one,
+                point=point,
                 seed=42,
                 status="done",
                 ok=True,
-                figures={"cost.gpus": 1 + one.number % 7, "latency.ttft_ms.p99": 1000 / (1 + one.number % 7)},
+                figures={"cost.gpus": 1 + point.number % 7, "latency.ttft_ms.p99": 1000 / (1 + point.number % 7)},
             )
-            for one in many.points
+            for point in many.points
         ]
         assert len(rows) == 1998
         screen.board.add(rows)
@@ -362,20 +362,23 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
         table = screen.query_one(PointTable)
         drawn: list[str] = []
 
-        def counted(one: Line) -> Line:
+        def counted(line: Line) -> Line:
             def draw() -> Content:
-                drawn.append(str(one.subject))
-                return one.draw()
+                drawn.append(str(line.subject))
+                return line.draw()
 
-            return one._replace(draw=draw)
+            return line._replace(draw=draw)
 
-        table.lines = [counted(one) for one in table.lines]
+        table.lines = [counted(line) for line in table.lines]
         await press(pilot, "pageup")
         await draw(pilot)
         assert 0 < len(drawn) < 100
         screen.query_one("#search", Input).value = "cost.gpus > 6"
         await settle(pilot)
-        assert f"{len([one for one in many.points if one.number % 7 == 6]):,} of 1,998 points shown" in screen_text(app)
+        assert (
+            f"{len([point for point in many.points if point.number % 7 == 6]):,} of 1,998 points shown"
+            in screen_text(app)
+        )
 
 
 async def test_home_lists_studies_and_opens_them(lab: Path, file_regression: FileRegressionFixture) -> None:

@@ -78,7 +78,7 @@ def expected(board: Board) -> dict[int, tuple[int, float]]:
 def shown(board: Board, order: Order = Order(), width: int = 120) -> list[list[str]]:  # noqa: B008  (frozen)
     columns = table_columns(board.study, longest_bar(board.study, board.entries), order, width)
     lines = table(columns, in_order(board.entries, order))
-    return [str(one.draw()).replace("█", "").split() for one in lines]
+    return [str(line.draw()).replace("█", "").split() for line in lines]
 
 
 def test_every_row_says_what_a_run_gives(board: Board, expected: dict[int, tuple[int, float]]) -> None:
@@ -112,10 +112,10 @@ def test_a_point_opens_as_what_was_run(board: Board) -> None:
 def test_the_point_under_the_cursor_says_why_it_does_not_hold(
     board: Board, expected: dict[int, tuple[int, float]]
 ) -> None:
-    broken = next(one for one in board.entries if one.ok is False)
+    broken = next(entry for entry in board.entries if entry.ok is False)
     said = str(details(board.study, broken, 60))
     assert f"✗ {TTFT} <= 20 is {number_text(expected[broken.point.number][1])}" in said
-    fine = next(one for one in board.entries if one.ok)
+    fine = next(entry for entry in board.entries if entry.ok)
     assert f"✓ {TTFT} <= 20" in str(details(board.study, fine, 60))
 
 
@@ -133,9 +133,9 @@ def test_several_seeds_are_means_with_their_range(odd: Board) -> None:
 
 
 def test_what_has_no_result_says_why(odd: Board) -> None:
-    statuses = [one.status for one in odd.entries]
+    statuses = [entry.status for entry in odd.entries]
     assert statuses == ["done", "failed", "invalid", "done", "pending", "invalid", "done", "done", "invalid"]
-    said = {one.status: str(details(odd.study, one, 80)) for one in odd.entries}
+    said = {entry.status: str(details(odd.study, entry, 80)) for entry in odd.entries}
     assert "out of memory." in said["failed"]
     assert "tensor" in said["invalid"].lower()
     assert "c makes the missing runs" in said["pending"]
@@ -158,25 +158,27 @@ def test_any_column_gives_an_order_and_what_has_no_value_comes_last(odd: Board) 
     for column in columns_of(odd.study):
         for down in (False, True):
             listed = in_order(odd.entries, Order(column, down))
-            assert sorted(one.point.number for one in listed) == list(range(9))
+            assert sorted(entry.point.number for entry in listed) == list(range(9))
     listed = in_order(odd.entries, Order(TTFT, down=True))
-    values = [one.mean(TTFT) for one in listed]
+    values = [entry.mean(TTFT) for entry in listed]
     known = [value for value in values if value is not None]
     assert values[: len(known)] == sorted(known, reverse=True)
-    assert "ttft_ms.p99 ▼" in str([one.title for one in table_columns(odd.study, 1.0, Order(TTFT, down=True), 100)])
+    assert "ttft_ms.p99 ▼" in str(
+        [table_column.title for table_column in table_columns(odd.study, 1.0, Order(TTFT, down=True), 100)]
+    )
 
 
 @pytest.mark.parametrize("width", [20, 40, 58, 78, 120])
 def test_lines_fit_where_their_columns_can(board: Board, width: int) -> None:
     columns = table_columns(board.study, 1.0, Order(), width)
     least = 2 + 11 + 11 + 11 + 13 + 4 * 2
-    for one in table(columns, board.entries):
-        assert one.draw().cell_length <= max(width, least)
+    for line in table(columns, board.entries):
+        assert line.draw().cell_length <= max(width, least)
 
 
 def numbers(board: Board, text: str) -> list[int]:
     matches = parse_filter(text, board.study)
-    return [one.point.number for one in board.entries if matches is None or matches(one)]
+    return [entry.point.number for entry in board.entries if matches is None or matches(entry)]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +235,9 @@ def test_marks(board: Board) -> None:
     own = Board(study)
     for number_of in (1, 5, 7):
         own.mark(number_of)
-    assert [one.point.number for one in own.marked] == [5, 7]
+    assert [entry.point.number for entry in own.marked] == [5, 7]
     own.mark(5)
-    assert [one.point.number for one in own.entries if one.marked] == [7]
+    assert [entry.point.number for entry in own.entries if entry.marked] == [7]
     assert numbers(own, "marked") == [7]
     assert str(title(study, None)) == "sizing  9 points of demo"
     assert str(title(study, 3)) == "sizing  3 of 9 points shown"

@@ -45,7 +45,7 @@ async def test_it_opens_at_the_end(
 
 
 async def test_each_figure_is_one_key_from_its_event(records: list[Record]) -> None:
-    worst = max((one for one in records if isinstance(one, Completed)), key=lambda one: one.e2e_us)
+    worst = max((record for record in records if isinstance(record, Completed)), key=lambda one: one.e2e_us)
     async with debugging(size=NARROW, at=None) as open_:
         await open_.press("enter")
         assert open_.event == worst.event
@@ -57,13 +57,15 @@ async def test_each_figure_is_one_key_from_its_event(records: list[Record]) -> N
         assert open_.event == worst.event
         await open_.press("exclamation_mark")
         assert open_.session.selection.metric == "warnings.0"
-        firsts = {one.request_id: one for one in records if isinstance(one, FirstToken)}
+        firsts = {record.request_id: record for record in records if isinstance(record, FirstToken)}
         await open_.press("A")
         for key, wanted in (("down", "latency.ttft_ms."), ("right", "latency.ttft_ms.max")):
             while not open_.session.selection.metric.startswith(wanted):
                 await open_.press(key)
         await open_.press("enter")
-        assert open_.event == max(firsts.values(), key=lambda one: (one.ttft_us, -one.event)).event
+        assert (
+            open_.event == max(firsts.values(), key=lambda first_token: (first_token.ttft_us, -first_token.event)).event
+        )
 
 
 async def test_a_click_on_a_figure_goes_there(records: list[Record]) -> None:
@@ -73,14 +75,14 @@ async def test_a_click_on_a_figure_goes_there(records: list[Record]) -> None:
         rows = open_.screen.query_one("#summary").query_one(Rows)
         at = next(
             at
-            for at, one in enumerate(rows.lines)
-            if "preemptions" in one.draw().plain and "kv." not in one.draw().plain
+            for at, line in enumerate(rows.lines)
+            if "preemptions" in line.draw().plain and "kv." not in line.draw().plain
         )
         column = rows.lines[at].draw().plain.index("preemptions")
         await open_.pilot.click(rows, offset=(column + rows.before, at - rows.scroll_offset.y))
         await open_.idle()
         assert open_.session.selection.metric == "kv.preemptions"
-        assert open_.event == [one.event for one in records if isinstance(one, Preempted)][-1]
+        assert open_.event == [record.event for record in records if isinstance(record, Preempted)][-1]
         await open_.press("b")
         assert [one.text for one in open_.session.breakpoints] == ["preempted"]
 
@@ -112,15 +114,15 @@ async def test_the_last_place_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["kv-pressure", "service-classes", "autoscaling", "admission-control"])
 def test_nothing_is_cut(name: str) -> None:
-    found = summarize(experiment(name, 60), None, lambda _: True)
+    summary = summarize(experiment(name, 60), None, lambda _: True)
     for width in (55, 75, 135):
-        lines = summary_lines(found, width, None, playing=False)
+        lines = summary_lines(summary, width, None, playing=False)
         text = text_of(lines)
         assert "…" not in text
         assert max(map(len, text.splitlines())) <= width
-        for one in lines:  # a click on a figure is a click on its text
+        for line in lines:  # a click on a figure is a click on its text
             at = 0
-            for cell in one.cells() if one.cells else ():
+            for cell in line.cells() if line.cells else ():
                 at += cell.width
             assert at <= max(width, 60)
 

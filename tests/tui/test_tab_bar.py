@@ -18,9 +18,9 @@ def tabs(active: str) -> tuple[Tab, ...]:
 def test_every_tab_fits_and_the_one_in_use_is_named(width: int, rows: int) -> None:
     for pane in PANES:
         placed = place_tabs(tabs(pane.id), width, rows)
-        ends = [(one.row, one.column + len(one.label)) for one in placed]
+        ends = [(tab.row, tab.column + len(tab.label)) for tab in placed]
         assert all(end <= width for _, end in ends)
-        assert all(end < (one.row, one.column) for end, one in zip(ends, placed[1:], strict=False))
+        assert all(end < (tab.row, tab.column) for end, tab in zip(ends, placed[1:], strict=False))
         lines = tab_lines(tabs(pane.id), width, rows).plain.split("\n")
         assert [len(line) for line in lines] == [width] * (placed[-1].row + 1)
         assert any(pane.short in line or pane.name in line for line in lines)
@@ -30,9 +30,9 @@ def test_every_tab_fits_and_the_one_in_use_is_named(width: int, rows: int) -> No
 def test_two_lines_are_taken_where_one_has_no_room_and_then_every_tab_has_its_name(width: int) -> None:
     plain = tuple(Tab(pane) for pane in PANES)
     placed = place_tabs(plain, width, 2)
-    assert all(one.label != one.tab.pane.key for one in placed)
+    assert all(tab.label != tab.tab.pane.key for tab in placed)
     alone = place_tabs(plain, width)
-    assert (placed[-1].row == 0) == all(one.label != one.tab.pane.key for one in alone)
+    assert (placed[-1].row == 0) == all(tab.label != tab.tab.pane.key for tab in alone)
 
 
 async def test_a_click_on_a_tab_of_either_line_goes_to_its_pane() -> None:
@@ -40,7 +40,7 @@ async def test_a_click_on_a_tab_of_either_line_goes_to_its_pane() -> None:
         bar = here.screen.query_one(TabBar)
         assert bar.size.height == 2
         for pane in ("metrics", "gateway", "events"):
-            one = next(one for one in place_tabs(bar.tabs, bar.size.width, 2) if one.tab.pane.id == pane)
-            await here.pilot.click(bar, offset=(one.column, one.row))
+            tab = next(one for one in place_tabs(bar.tabs, bar.size.width, 2) if one.tab.pane.id == pane)
+            await here.pilot.click(bar, offset=(tab.column, tab.row))
             await here.idle()
             assert here.screen.arrangement.active == pane

@@ -49,8 +49,8 @@ def _said(made: Debugger, names: list[str], order: str) -> Iterator[str]:
     yield text_of(diff_lines(moment, WIDTH, playing=False))
     ranked = replace(view, selection=replace(view.selection, order=order))
     yield text_of(ranking_lines(ranked, ranked_requests(ranked), WIDTH, ""))
-    yield "\n".join(one.plain for one in percentile_lines(view.latencies(), WIDTH))
-    yield "\n".join(f"{one.name} {value_text(one, one.now(view), view)}" for one in SERIES)
+    yield "\n".join(percentile_line.plain for percentile_line in percentile_lines(view.latencies(), WIDTH))
+    yield "\n".join(f"{series.name} {value_text(series, series.now(view), view)}" for series in SERIES)
     yield "\n".join(_figures(view))
     if moment.event:
         yield repr(event_line(made.tape, moment.event, moment.phase))
@@ -73,16 +73,16 @@ def _past_of_the_inspector(view: View, name: str) -> str:
     notes = {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
     selected = replace(view, selection=replace(view.selection, request=name))
     lines = inspector_lines(selected, WIDTH, notes)
-    texts = [one.draw().plain.rstrip() for one in lines]
+    texts = [line.draw().plain.rstrip() for line in lines]
     heading = next((at for at, text in enumerate(texts) if text.startswith("Life")), len(lines))
     # Then come the bar and its marks, as long as what is known, a blank line, and the list.
     listed = len(lines) - texts[::-1].index("") if heading < len(lines) else heading
-    past = [text for one, text in zip(lines[listed:], texts[listed:], strict=True) if not _is_later(one)]
+    past = [text for line, text in zip(lines[listed:], texts[listed:], strict=True) if not _is_later(line)]
     return "\n".join([*texts[:heading], *past])
 
 
-def _is_later(one: Line) -> bool:
-    return any("dim" in str(span.style) for span in one.draw().spans)
+def _is_later(line: Line) -> bool:
+    return any("dim" in str(span.style) for span in line.draw().spans)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_later_changes_nothing_of_what_is_past(name: str) -> None:
             made.step_phase()
         while True:
             assert fresh.frontier == event
-            alive = [one.request_id for one in live(fresh.moment().state)]
+            alive = [request.request_id for request in live(fresh.moment().state)]
             # Each experiment is looked at in dozens of phases: each time in another order, and other requests.
             names, order = places.sample(alive, min(len(alive), 2)), next(orders)
             for now, then in zip(_said(fresh, names, order), _said(known, names, order), strict=True):

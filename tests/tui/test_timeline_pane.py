@@ -170,7 +170,7 @@ def test_the_largest_value_of_a_cell_is_never_lost() -> None:
 def test_rates_add_up_to_what_happened() -> None:
     made = knowing(at=0)
     end = known_until(view_with(made)) + 1
-    arrivals = next(one for one in SERIES if one.name == "arrivals")
+    arrivals = next(series for series in SERIES if series.name == "arrivals")
     for cells in (7, 66, 700):
         values = sample(arrivals, made.tape.overview, end, cells, end - 1)
         total = 0.0

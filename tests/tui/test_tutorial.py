@@ -66,7 +66,7 @@ def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("keys", "shown"), PRESSED.findall(PAGE), ids=["end to end", "first token"])
 async def test_its_keys_show_what_is_shown(keys: str, shown: str, tmp_path: Path) -> None:
-    about, text = next((one["about"], one["text"]) for one in BLOCK.finditer(PAGE) if "title=" in one["about"])
+    about, text = next((match["about"], match["text"]) for match in BLOCK.finditer(PAGE) if "title=" in match["about"])
     saved(tmp_path, about, text)
     async with debugging(str(tmp_path / "chat.blis.yaml"), requests=None, at_once=True) as here:
         await here.press(*[{"?": "question_mark"}.get(key, key) for key in re.findall(r"`([^`]+)`", keys)], "y")

@@ -46,9 +46,9 @@ def calm() -> Debugger:
 @pytest.mark.parametrize("width", [30, 38, 78, 138])
 def test_lines_fit(width: int, pressed: Debugger) -> None:
     lines = warning_lines(pressed.checkup(), width)
-    texts = [one.draw().plain for one in lines]
-    assert all(one.draw().cell_length <= width for one in lines)
-    subjects = [one.subject for one in lines]
+    texts = [line.draw().plain for line in lines]
+    assert all(line.draw().cell_length <= width for line in lines)
+    subjects = [line.subject for line in lines]
     for number in ("0", "1"):
         about = Subject("finding", number)
         first, count = subjects.index(about), subjects.count(about)
@@ -56,7 +56,7 @@ def test_lines_fit(width: int, pressed: Debugger) -> None:
         assert texts[first].startswith("! ")
         assert not texts[first - 1].strip()
         assert not texts[first + count].strip()
-    assert {one.value for one in subjects if one is not None} == {"0", "1"}
+    assert {subject.value for subject in subjects if subject is not None} == {"0", "1"}
 
 
 def test_every_check_is_accounted_for(pressed: Debugger) -> None:
@@ -107,7 +107,7 @@ def test_a_failure_stands_above_all_warnings(pressed: Debugger) -> None:
     lines = text_of(found).splitlines()
     assert lines[:4] == ["✗ instance 0 cannot go on at t=5 us", "  help: raise kv_blocks", "", lines[3]]
     assert lines[3].startswith("2 warnings")
-    assert all(one.subject is None for one in found[:4])
+    assert all(line.subject is None for line in found[:4])
 
 
 def test_before_the_first_event() -> None:
@@ -169,7 +169,7 @@ async def test_all_lines_of_a_warning_are_marked(pressed: Debugger) -> None:
         await press(pilot, "down", "down")
         rows = shown.query_one(Rows)
         about = Subject("finding", "1")
-        lines = [at for at, one in enumerate(rows.lines) if one.subject == about]
+        lines = [at for at, line in enumerate(rows.lines) if line.subject == about]
         assert len(lines) > 2
         colours = {str(rows.render_line(at)._segments[-1].style.bgcolor) for at in lines}  # type: ignore[union-attr]
         assert len(colours) == 1

@@ -53,10 +53,10 @@ def shown(us: int) -> str:
 def test_the_answer_is_the_difference_of_two_tables(instance: int) -> None:
     before, after = rows(None), rows(instance)
     text = text_of(whatif_lines(found(instance), 100))
-    one, other = before[REQUEST], after[REQUEST]
+    request, other = before[REQUEST], after[REQUEST]
     for name, was, became in (
-        ("time to first token", one.ttft_us, other.ttft_us),
-        ("end to end", one.e2e_us, other.e2e_us),
+        ("time to first token", request.ttft_us, other.ttft_us),
+        ("end to end", request.e2e_us, other.e2e_us),
     ):
         assert was is not None
         assert became is not None
@@ -96,10 +96,10 @@ def test_asking_can_be_given_up() -> None:
 async def at_the_decision(here: Debugging) -> int:
     """Point at the second candidate; returns its index."""
     await here.press("R", "down", "down")
-    one = decision_of(here.session.view())
-    assert one is not None
-    assert one.request_id == REQUEST
-    return one.top[1].instance
+    decision = decision_of(here.session.view())
+    assert decision is not None
+    assert decision.request_id == REQUEST
+    return decision.top[1].instance
 
 
 async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,8 @@ async def test_the_candidate_pointed_at_and_the_way_to_both_runs_and_back(monkey
         await here.idle()
         assert [side.event for side in compare.lockstep.sides] == [int(AT)] * 2
         routed = [
-            next(one for one in side.records_of(int(AT)) if isinstance(one, Routed)) for side in compare.lockstep.sides
+            next(record for record in side.records_of(int(AT)) if isinstance(record, Routed))
+            for side in compare.lockstep.sides
         ]
         assert [one.instance for one in routed] == [found(instance).chosen, instance]
         assert "first at event 1,781" in screen_text(here.app)

@@ -57,15 +57,15 @@ def row(**cells: object) -> dict[str, object]:
     return {"input_length": 100, "output_length": 10, **cells}
 
 
-def shared(one: Request, other: Request) -> int:
+def shared(request: Request, other: Request) -> int:
     """Tokens of the common beginning of two prompts."""
-    return common(one.segments, other.segments)
+    return common(request.segments, other.segments)
 
 
-def common(one: Segments, other: Segments) -> int:
+def common(segments: Segments, other: Segments) -> int:
     """Tokens of the common beginning of two lists of segments."""
     count = 0
-    for (name, tokens), (other_name, others) in zip(one, other, strict=False):
+    for (name, tokens), (other_name, others) in zip(segments, other, strict=False):
         if name != other_name:
             break
         count += min(tokens, others)
@@ -104,7 +104,7 @@ def test_a_delay_counts_from_the_answer_before_it(tmp_path: Path) -> None:
     simulation = Simulation(load(str(tmp_path / "one.blis.yaml")))
     simulation.run()
     assert simulation.left_out == ()
-    rows = {(one.session_id, one.input_tokens): one for one in simulation.report().rows}
+    rows = {(request.session_id, request.input_tokens): request for request in simulation.report().rows}
     first, second = rows["a", 600], rows["a", 1100]
     assert first.e2e_us is not None
     assert second.arrival_us == first.arrival_us + first.e2e_us + 2000 * MS
@@ -118,20 +118,28 @@ def test_sessions_without_times_begin_at_a_rate(tmp_path: Path) -> None:
         row(session_id=7, delay=30, input_length=150, output_length=20),
     ]
     found = requests(tmp_path, "mooncake", rows, rate_per_s=10.0)
-    assert [(one.session_id, one.arrival_us) for one in found] == [("7", 0), ("7", 30 * MS), ("8", 100 * MS)]
+    assert [(request.session_id, request.arrival_us) for request in found] == [
+        ("7", 0),
+        ("7", 30 * MS),
+        ("8", 100 * MS),
+    ]
     # Without ids of blocks, a length is that of new text: everything said before comes first.
-    assert [one.input_tokens for one in found] == [300, 300 + 40 + 150, 50]
+    assert [request.input_tokens for request in found] == [300, 300 + 40 + 150, 50]
     whole = [one | {"context_mode": "message_array_with_responses"} for one in rows]
-    assert [one.input_tokens for one in requests(tmp_path, "mooncake", whole, rate_per_s=10.0)] == [300, 150, 50]
+    assert [request.input_tokens for request in requests(tmp_path, "mooncake", whole, rate_per_s=10.0)] == [
+        300,
+        150,
+        50,
+    ]
 
 
 def test_arrivals_at_a_rate_may_be_poisson(tmp_path: Path) -> None:
     rows = [row(session_id=number) for number in range(4000)]
-    even = [one.arrival_us for one in requests(tmp_path, "mooncake", rows, rate_per_s=50.0)]
+    even = [request.arrival_us for request in requests(tmp_path, "mooncake", rows, rate_per_s=50.0)]
     assert even == [number * S // 50 for number in range(4000)]
     trace = Trace(path=str(tmp_path / "trace"), format="mooncake", sha256="", rate_per_s=50.0, arrivals="poisson")
     tables = [read_trace(trace, builtin(), seed) for seed in (1, 1, 2)]
-    times = [[one.arrival_us(at) for at in range(4000)] for one in tables]
+    times = [[trace_table.arrival_us(at) for at in range(4000)] for trace_table in tables]
     assert times[0] == times[1] != times[2]
     gaps = [later - one for one, later in zip(times[0], times[0][1:], strict=False)]
     mean = times[0][-1] / 4000
@@ -149,16 +157,20 @@ def chat(number: int, parent: int, at_s: float, blocks: list[int], **more: objec
 def test_bailian_counts_seconds_and_blocks_of_sixteen(tmp_path: Path) -> None:
     rows = [chat(1, -1, 10.0, [4, 5]), chat(2, 1, 13.25, [4, 5, 6]), chat(9, -1, 14.0, [4, 7], input_length=30)]
     found = requests(tmp_path, "bailian", rows)
-    assert [(one.arrival_us, one.input_tokens) for one in found] == [(10 * S, 32), (13_250_000, 48), (14 * S, 30)]
-    assert [shared(found[0], one) for one in found[1:]] == [32, 16]
-    assert [one.session_id for one in found] == ["chat-1", "chat-1", "chat-9"]
+    assert [(request.arrival_us, request.input_tokens) for request in found] == [
+        (10 * S, 32),
+        (13_250_000, 48),
+        (14 * S, 30),
+    ]
+    assert [shared(found[0], request) for request in found[1:]] == [32, 16]
+    assert [request.session_id for request in found] == ["chat-1", "chat-1", "chat-9"]
 
 
 def test_a_conversation_of_bailian_is_what_leads_to_its_first_request(tmp_path: Path) -> None:
     """Parents may be missing, in any order, or in a circle."""
     links = [(5, 4), (4, 3), (3, -1), (6, 3), (8, 100), (9, 8), (20, 21), (21, 20)]
     found = requests(tmp_path, "bailian", [chat(one, parent, 1.0, []) for one, parent in links])
-    sessions = dict(zip([one for one, _ in links], [one.session_id for one in found], strict=True))
+    sessions = dict(zip([one for one, _ in links], [request.session_id for request in found], strict=True))
     assert {sessions[one] for one in (3, 4, 5, 6)} == {"chat-3"}
     assert {sessions[one] for one in (8, 9)} == {"chat-8"}
     assert sessions[20] == sessions[21]
@@ -181,9 +193,9 @@ def test_a_closed_loop_of_bailian_sends_what_was_recorded(tmp_path: Path) -> Non
     ends: dict[str, int] = {}
     simulation.subscribe(Completed, lambda record: ends.update({record.request_id: record.time_us}))
     simulation.run()
-    found = sorted(simulation.report().rows, key=lambda one: one.arrival_us)
-    assert [one.input_tokens for one in found] == [160, 320, 480]
-    assert [one.cached_tokens for one in found] == [0, 160, 320]
+    found = sorted(simulation.report().rows, key=lambda request: request.arrival_us)
+    assert [request.input_tokens for request in found] == [160, 320, 480]
+    assert [request.cached_tokens for request in found] == [0, 160, 320]
     assert found[1].arrival_us == ends[found[0].request_id] + S
 
 

@@ -43,9 +43,9 @@ MOST: Final = 24
 
 def mutations(text: str) -> Iterator[str]:
     """The text with each of its first numbers replaced by each of the extremes."""
-    for found in list(NUMBER.finditer(text))[:MOST]:
+    for match in list(NUMBER.finditer(text))[:MOST]:
         for extreme in EXTREMES:
-            yield text[: found.start()] + extreme + text[found.end() :]
+            yield text[: match.start()] + extreme + text[match.end() :]
 
 
 def error_of(path: Path, form: str) -> TraceError | None:

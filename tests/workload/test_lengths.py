@@ -137,10 +137,10 @@ def test_sampled_percentiles_are_those_of_the_table() -> None:
 def test_histograms_have_their_counts_and_spread_them_evenly() -> None:
     settings = {"edges": (0, 100, 101, 400), "counts": (5, 0, 15)}
     counts = sample(PluginConfig(kind="histogram", settings=settings))
-    assert sum(one < 100 for one in counts) / DRAWS == pytest.approx(0.25, abs=0.013)
+    assert sum(count < 100 for count in counts) / DRAWS == pytest.approx(0.25, abs=0.013)
     assert 100 not in counts
     assert max(counts) == 400
-    assert sum(one >= 251 for one in counts) / DRAWS == pytest.approx(0.75 * 150 / 300, abs=0.014)
+    assert sum(count >= 251 for count in counts) / DRAWS == pytest.approx(0.75 * 150 / 300, abs=0.014)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_unknown_distributions_name_the_known_ones() -> None:
         create_lengths(lengths_of("normal"))
     assert (
         caught.value.help
-        == f"known: {', '.join(one.name for one in builtin().of(LENGTHS.path))}; `--plugins` adds others"
+        == f"known: {', '.join(plugin.name for plugin in builtin().of(LENGTHS.path))}; `--plugins` adds others"
     )
 
 

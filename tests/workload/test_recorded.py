@@ -48,10 +48,10 @@ _EACH: Final = 150
 
 def _asked(experiment: Experiment, count: int = 40) -> list[Request]:
     source = create_source(experiment.workload, experiment.seed, experiment.plugins)
-    found: list[Request] = []
-    while len(found) < count and (request := source.next_request()) is not None:
-        found.append(request)
-    return found
+    requests: list[Request] = []
+    while len(requests) < count and (request := source.next_request()) is not None:
+        requests.append(request)
+    return requests
 
 
 def _facts(request: Request) -> list[object]:
@@ -87,9 +87,9 @@ def test_random_workloads(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     random = Random(1)  # noqa: S311  (no secret)
     for _ in range(_EACH):
-        found = outcome(_drawn, random)
-        if isinstance(found, list):
-            digests.add("requests", *map(_facts, found))
+        requests = outcome(_drawn, random)
+        if isinstance(requests, list):
+            digests.add("requests", *map(_facts, requests))
         else:
-            digests.add("refused", found)
+            digests.add("refused", requests)
     digests.check(file_regression)

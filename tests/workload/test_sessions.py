@@ -134,35 +134,35 @@ def test_what_is_said_depends_on_nothing_but_the_seed() -> None:
 def test_a_call_without_an_answer_cancels_the_rest() -> None:
     impatient = {**CHAT, "timeout_us": 150_000}
     simulation = run(experiment(impatient, engine={"max_num_seqs": 2}))
-    found = simulation.report().sessions
-    assert found is not None
+    session = simulation.report().sessions
+    assert session is not None
     lost = [turns for turns in by_session(simulation).values() if turns[-1].state == "timed-out"]
     assert lost
     assert all(row.state == "completed" for turns in lost for row in turns[:-1])
-    assert found.cancelled == len(lost)
-    assert found.started == found.completed + found.cancelled + found.unfinished == len(by_session(simulation))
+    assert session.cancelled == len(lost)
+    assert session.started == session.completed + session.cancelled + session.unfinished == len(by_session(simulation))
 
 
 def test_the_report_counts_what_the_requests_say(chat: Simulation) -> None:
     """By hand from the rows; how many turns a session has is drawn anew."""
-    found = chat.report().sessions
-    assert found is not None
+    session = chat.report().sessions
+    assert session is not None
     sessions = by_session(chat)
     client = chat.experiment.workload.clients[0]
     assert client.session is not None
     draws = SessionDraws(client, client.session, Streams(chat.experiment.seed), chat.experiment.plugins)
     planned = {run.name: run.unanswered for run in (draws.begin(-1) for _ in sessions)}
     over = [turns for name, turns in sessions.items() if len(turns) == planned[name]]
-    assert (found.started, found.completed, found.cancelled) == (len(sessions), len(over), 0)
-    assert found.unfinished == len(sessions) - len(over) > 0
-    assert found.calls == 120
+    assert (session.started, session.completed, session.cancelled) == (len(sessions), len(over), 0)
+    assert session.unfinished == len(sessions) - len(over) > 0
+    assert session.calls == 120
     took = [turns[-1].arrival_us + (turns[-1].e2e_us or 0) - turns[0].arrival_us for turns in over]
-    assert found.duration_ms.max == max(took) / 1000
+    assert session.duration_ms.max == max(took) / 1000
     first = [row.ttft_us or 0 for turns in sessions.values() for row in turns[:1]]
     later = [row for turns in sessions.values() for row in turns[1:]]
-    assert found.first_ttft_ms.max == max(first) / 1000
-    assert found.later_ttft_ms.max == max(row.ttft_us or 0 for row in later) / 1000
-    assert found.later_cached == sum(row.cached_tokens for row in later) / sum(row.input_tokens for row in later)
+    assert session.first_ttft_ms.max == max(first) / 1000
+    assert session.later_ttft_ms.max == max(row.ttft_us or 0 for row in later) / 1000
+    assert session.later_cached == sum(row.cached_tokens for row in later) / sum(row.input_tokens for row in later)
 
 
 def test_users_hold_one_session_after_the_other() -> None:
@@ -258,12 +258,12 @@ def test_so_many_sessions_begin_and_all_of_them_end() -> None:
         "requests": 300,
     }
     simulation = run(experiment(workload=workload))
-    found = simulation.report().sessions
-    assert found is not None
-    assert (found.started, found.completed) == (20, 20)
+    session = simulation.report().sessions
+    assert session is not None
+    assert (session.started, session.completed) == (20, 20)
     names = by_session(simulation)
     assert len(names) == 21
-    assert len(names[""]) == 300 - found.calls
+    assert len(names[""]) == 300 - session.calls
 
 
 def test_by_the_clock_nobody_waits_for_answers() -> None:
@@ -301,5 +301,5 @@ def test_clients_with_sessions_have_other_streams_than_those_without() -> None:
         for tried in (experiment(plain), experiment(plain, CHAT))
     )
     for index in range(20):
-        one, other = alone.request(index, 0), beside.request(index, 0)
-        assert (one.input_tokens, one.output_tokens) == (other.input_tokens, other.output_tokens)
+        request, other = alone.request(index, 0), beside.request(index, 0)
+        assert (request.input_tokens, request.output_tokens) == (other.input_tokens, other.output_tokens)

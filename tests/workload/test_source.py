@@ -54,13 +54,13 @@ def row(request: Request) -> Row:
 
 
 def take(source: RequestSource, count: int = 1_000_000) -> list[Request]:
-    found: list[Request] = []
-    while len(found) < count:
+    requests: list[Request] = []
+    while len(requests) < count:
         request = source.next_request()
         if request is None:
             break
-        found.append(request)
-    return found
+        requests.append(request)
+    return requests
 
 
 def rows(source: RequestSource, count: int = 1_000_000) -> list[Row]:
@@ -194,12 +194,12 @@ def small_table() -> TraceTable:
 
 def test_a_trace_is_replayed_in_order_of_arrival() -> None:
     requests = take(TraceSource(small_table()))
-    assert [(one.arrival_us, one.input_tokens, one.output_tokens) for one in requests] == [
+    assert [(request.arrival_us, request.input_tokens, request.output_tokens) for request in requests] == [
         (3, 11, 2),
         (5, 10, 1),
         (5, 12, 3),
     ]
-    assert [one.request_id for one in requests] == ["request_0", "request_1", "request_2"]
+    assert [request.request_id for request in requests] == ["request_0", "request_1", "request_2"]
 
 
 @pytest.mark.parametrize(("limit", "count"), [(None, 3), (0, 0), (2, 2), (9, 3)])
@@ -221,7 +221,7 @@ def test_the_factory_follows_the_workload(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("arrival_time_us,input_tokens,output_tokens\n1,2,3\n4,5,6\n", encoding="utf-8")
     recorded = Workload(name="r", requests=1, trace=Trace(path=str(path), format="requests", sha256=""))
-    assert [one.arrival_us for one in take(create_source(recorded, 1, builtin()))] == [1]
+    assert [request.arrival_us for request in take(create_source(recorded, 1, builtin()))] == [1]
 
 
 @pytest.mark.parametrize("turns", [1, 2])
@@ -231,5 +231,5 @@ def test_with_ignore_eos_answers_are_known_to_use_up_their_budget(turns: int) ->
     clients = tuple(replace(CHAT, id=name, ignore_eos=name == "all", session=session) for name in ("all", "some"))
     source = create_source(replace(MIXED, clients=clients, requests=40), 1, builtin())
     asked = list(iter(source.next_request, None))
-    assert {(one.client, one.ignore_eos) for one in asked} == {("all", True), ("some", False)}
-    assert all(one.max_output_tokens == one.output_tokens for one in asked)
+    assert {(request.client, request.ignore_eos) for request in asked} == {("all", True), ("some", False)}
+    assert all(request.max_output_tokens == request.output_tokens for request in asked)

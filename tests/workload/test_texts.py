@@ -44,7 +44,7 @@ def talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def lengths(path: Path, **said: object) -> list[tuple[int, int]]:
     trace = Trace(path=str(path), format="sharegpt", sha256="", rate_per_s=1.0, **said)  # type: ignore[arg-type]
     table = read_trace(trace, builtin())
-    return [(one.input_tokens, one.output_tokens) for one in map(table.request, range(len(table)))]
+    return [(request.input_tokens, request.output_tokens) for request in map(table.request, range(len(table)))]
 
 
 def test_a_token_is_so_many_bytes(talks: Path) -> None:

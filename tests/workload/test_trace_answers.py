@@ -34,9 +34,15 @@ COLUMNS = ("request_id", "arrival_us", "input_tokens", "output_tokens", "prefix_
 
 def table(path: Path, requests: list[Request], *, answers: bool) -> Path:
     lines = [csv_line([*COLUMNS, *(["answer_segment"] if answers else [])])]
-    for one in requests:
-        cells = (one.request_id, one.arrival_us, one.input_tokens, one.output_tokens, segments_cell(one.segments))
-        lines.append(csv_line([*cells, *([one.content[-1][0]] if answers else [])]))
+    for request in requests:
+        cells = (
+            request.request_id,
+            request.arrival_us,
+            request.input_tokens,
+            request.output_tokens,
+            segments_cell(request.segments),
+        )
+        lines.append(csv_line([*cells, *([request.content[-1][0]] if answers else [])]))
     path.write_text("".join(lines))
     return path
 
@@ -46,8 +52,8 @@ def test_answers_are_found_that_a_trace_names(tmp_path: Path) -> None:
     simulation = blis_tui.Simulation(experiment)
     requests: dict[str, Request] = {}
     while simulation.step() is not None:
-        for one in simulation.cluster.in_transit():
-            requests.setdefault(one.request_id, one)
+        for request in simulation.cluster.in_transit():
+            requests.setdefault(request.request_id, request)
     rows = {row.request_id: row for row in simulation.report().rows}
     found: dict[bool, dict[str, int]] = {}
     for answers in (True, False):

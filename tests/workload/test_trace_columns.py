@@ -39,12 +39,12 @@ def told(text: str, folder: Path, columns: Mapping[str, str] | None = None, unit
     """The one diagnostic that a file gives."""
     with pytest.raises(TraceError) as caught:
         read(text, folder, columns, unit)
-    (found,) = caught.value.diagnostics
-    return found.message, found.help
+    (diagnostic,) = caught.value.diagnostics
+    return diagnostic.message, diagnostic.help
 
 
 def figures(requests: list[Request]) -> list[tuple[int, int, int]]:
-    return [(one.arrival_us, one.input_tokens, one.output_tokens) for one in requests]
+    return [(request.arrival_us, request.input_tokens, request.output_tokens) for request in requests]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_files_of_the_field_are_read_as_they_are(tmp_path: Path, text: str) -> N
 )
 def test_times_are_read_in_their_unit(tmp_path: Path, unit: str, cells: tuple[str, str], arrivals: list[int]) -> None:
     text = f"{NAMES}\n{cells[0]},1,1\n{cells[1]},1,1\n"
-    assert [one.arrival_us for one in read(text, tmp_path, unit=unit)] == arrivals
+    assert [request.arrival_us for request in read(text, tmp_path, unit=unit)] == arrivals
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     columns = {"arrival": "when", "input_tokens": "in", "output_tokens": "out", "tenant_id": "who"}
     requests = read(text, tmp_path, columns, "ms")
     assert figures(requests) == [(2500, 34000, 44), (1_000_000, 374, 44)]
-    assert [one.tenant for one in requests] == ["a", "b"]
+    assert [request.tenant for request in requests] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_the_lines_of_advice_do(tmp_path: Path) -> None:
     path.write_text(spec % "format: requests", encoding="utf-8")
     with pytest.raises(TraceError) as caught:
         blis_tui.run(blis_tui.load(path))
-    (found,) = caught.value.diagnostics
-    assert found.help is not None
-    lines = found.help.split("`")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.help is not None
+    lines = diagnostic.help.split("`")
     assert lines[3::2] == [
         'columns: {arrival: "ts (local)", input_tokens: prompt, output_tokens: NAME}',
         "time_unit: s",
@@ -248,9 +248,13 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
     rows = "1.5,x,3\nx,y,3\n5,z,-3\n6,,4\n7,3\n" + "9,q,3\n" * 9
     with pytest.raises(TraceError) as caught:
         read(f"arrival_time_us,input_tokens,output_tokens\n{rows}", tmp_path)
-    (found,) = caught.value.diagnostics
-    assert (found.line, found.path, found.message) == (2, "arrival_time_us", "'1.5' is not a whole number")
-    assert found.notes == (
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.line, diagnostic.path, diagnostic.message) == (
+        2,
+        "arrival_time_us",
+        "'1.5' is not a whole number",
+    )
+    assert diagnostic.notes == (
         "also in line 3",
         "line 2 (input_tokens): 'x' is not a whole number (write a whole number); also in lines 3, 4, 7 and 8 more",
         "line 4 (output_tokens): '-3' is negative (write a whole number)",
@@ -259,8 +263,8 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
     )
     with pytest.raises(TraceError) as caught:
         read("arrival_time_us,input_tokens,output_tokens\n" + "0,x,1\n" * 100, tmp_path)
-    (found,) = caught.value.diagnostics
-    assert found.notes == ("also in lines 3, 4, 5 and 46 more", "the file was read up to the 50th problem")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.notes == ("also in lines 3, 4, 5 and 46 more", "the file was read up to the 50th problem")
 
 
 def test_numbers_may_end_as_those_of_data_frames(tmp_path: Path) -> None:

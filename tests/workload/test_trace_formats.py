@@ -48,7 +48,7 @@ def written(folder: Path, text: str, name: str = "trace.csv") -> Path:
 
 
 def figures(requests: list[Request]) -> list[tuple[int, int, int]]:
-    return [(one.arrival_us, one.input_tokens, one.output_tokens) for one in requests]
+    return [(request.arrival_us, request.input_tokens, request.output_tokens) for request in requests]
 
 
 def test_azure_of_2024_has_times_of_any_length(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_burstgpt_counts_from_its_first_request_and_leaves_out_failed_ones(tmp_p
     path = written(tmp_path, BURST)
     requests = read(path, "burstgpt")
     assert figures(requests) == [(0, 906, 446), (82_250_000, 36, 29)]
-    assert [one.model for one in requests] == ["", ""]
+    assert [request.model for request in requests] == ["", ""]
     quoted = written(tmp_path, BURST.replace("API log", '"API\nlog"'), "unusual.csv")
     assert figures(read(quoted, "burstgpt")) == figures(requests)
 
@@ -111,7 +111,7 @@ def test_tracev2_is_replayed_as_blis_does(tmp_path: Path) -> None:
     assert len(V2_COLUMNS) == 27
     requests = read(written(tmp_path, "\n".join([",".join(V2_COLUMNS), *rows])), "tracev2")
     assert figures(requests) == [(0, 74, 0), (20, 10, 3), (25, 30, 0)]
-    assert [one.request_id for one in requests] == ["request_7", "request_9", "request_8"]
+    assert [request.request_id for request in requests] == ["request_7", "request_9", "request_8"]
     assert (requests[0].segments, requests[0].deadline_us, requests[0].tenant) == ((("g", 64),), 900, "t")
     assert requests[1].model == "m"
 
@@ -128,7 +128,7 @@ def test_mooncake_shares_what_its_ids_share(tmp_path: Path) -> None:
     requests = read(written(tmp_path, text), "mooncake")
     assert figures(requests) == [(0, 1500, 9), (27_000, 1600, 9), (27_000, 1600, 9), (28_000, 600, 9)]
     # 1 and 2 never go without each other, nobody shares 3, 5 and 6.
-    assert [one.segments for one in requests] == [
+    assert [request.segments for request in requests] == [
         (("1", 1024),),
         (("1", 1024), ("4", 512)),
         (("1", 1024), ("4", 512)),
@@ -139,12 +139,12 @@ def test_mooncake_shares_what_its_ids_share(tmp_path: Path) -> None:
 
 def test_the_last_block_of_mooncake_may_be_short_and_shared(tmp_path: Path) -> None:
     requests = read(written(tmp_path, mooncake((0, 600, [1, 2]), (0, 600, [1, 2]))), "mooncake")
-    assert [one.segments for one in requests] == [(("1", 600),)] * 2
+    assert [request.segments for request in requests] == [(("1", 600),)] * 2
 
 
 def test_ids_that_are_no_chain_are_not_joined(tmp_path: Path) -> None:
     text = mooncake((0, 1024, [1, 2]), (0, 1024, [2, 1]), (0, 1024, [3, 3]), (0, 1024, [3, 3]))
-    found = [one.segments for one in read(written(tmp_path, text), "mooncake")]
+    found = [request.segments for request in read(written(tmp_path, text), "mooncake")]
     assert found[:2] == [(("1", 512), ("2", 512)), (("2", 512), ("1", 512))]
     assert found[2] == (("3", 512), ("3", 512))
 
@@ -216,10 +216,10 @@ def test_spans_of_opentelemetry(tmp_path: Path) -> None:
     ]
     expected = [(0, 200, 20), (2000, 100, 10), (3000, 50, 5)]
     lines = "\n".join(map(json.dumps, calls))
-    for text in (lines, json.dumps(calls), "\n".join(json.dumps(one, indent=1) for one in calls)):
+    for text in (lines, json.dumps(calls), "\n".join(json.dumps(call, indent=1) for call in calls)):
         requests = read(written(tmp_path, text, "spans.json"), "otel")
         assert figures(requests) == expected
-        assert [one.session_id for one in requests] == ["", "one", ""]
+        assert [request.session_id for request in requests] == ["", "one", ""]
 
 
 @pytest.mark.parametrize(("budget", "declared"), [("19", 20), ("20", 20), ("21", 21), ("", 20), ("many", 20)])
@@ -227,8 +227,8 @@ def test_the_budget_of_a_span_is_one_that_its_answer_keeps(budget: str, declared
     """Without one, it is the length of the answer."""
     attributes = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 20, "gen_ai.request.max_tokens": budget}
     call = {"name": "x", "start_time": "2025-10-09T08:53:20.5Z", "attributes": attributes}
-    (found,) = read(written(tmp_path, json.dumps(call), "spans.jsonl"), "otel")
-    assert (found.output_tokens, found.declared_tokens) == (20, declared)
+    (request,) = read(written(tmp_path, json.dumps(call), "spans.jsonl"), "otel")
+    assert (request.output_tokens, request.declared_tokens) == (20, declared)
 
 
 def test_a_span_that_is_exported_twice_is_one_request_and_told(tmp_path: Path) -> None:
@@ -271,7 +271,9 @@ _values = st.recursive(
 @given(st.lists(_values | st.text(max_size=20), max_size=3), st.booleans(), st.sampled_from(JSON_FORMATS))
 def test_no_content_escapes_as_another_error(values: list[object], in_list: bool, form: str) -> None:
     text = (
-        json.dumps(values) if in_list else "\n".join(one if isinstance(one, str) else json.dumps(one) for one in values)
+        json.dumps(values)
+        if in_list
+        else "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values)
     )
     trace = Trace(path="x", format=form, sha256="", rate_per_s=1.0 if form == "sharegpt" else None)
     problems = Problems("x")
@@ -303,7 +305,9 @@ def test_a_part_of_a_trace_at_another_rate(
 ) -> None:
     """Arrivals, prompts and deadlines, times in milliseconds."""
     requests = read(written(tmp_path, FIVE), "requests", **said)
-    assert [(one.arrival_us / 1000, one.input_tokens, one.deadline_us / 1000) for one in requests] == expected
+    assert [
+        (request.arrival_us / 1000, request.input_tokens, request.deadline_us / 1000) for request in requests
+    ] == expected
 
 
 def test_behind_the_limit_nothing_is_read(tmp_path: Path) -> None:
@@ -320,12 +324,14 @@ def test_blocks_of_a_file_are_read_alike(tmp_path: Path, monkeypatch: pytest.Mon
         f'{time},{time % 7 + 1},1,"a, ""b""\r\nc",{time}\r\n\r\n{time}.0, 5 ,2,d,x{time}\r\n' for time in range(40)
     )
     path = written(tmp_path, f"\ufeff{HEADER},tenant,request_id\r\n{rows}")
-    whole = [(one.request_id, one.tenant, *figures([one])) for one in read(path, "requests")]
+    whole = [(request.request_id, request.tenant, *figures([request])) for request in read(path, "requests")]
     assert len(whole) == 80
     for size in (60, 101, 1000):
         monkeypatch.setattr("blis_tui.base.input_files.CHUNK", size)
         monkeypatch.setattr(trace_text, "_BLOCK", size)
-        assert [(one.request_id, one.tenant, *figures([one])) for one in read(path, "requests")] == whole
+        assert [
+            (request.request_id, request.tenant, *figures([request])) for request in read(path, "requests")
+        ] == whole
 
 
 def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,7 +342,7 @@ def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.Mon
     path = written(tmp_path, "\n".join([f"{HEADER},request_id", *rows]))
     with pytest.raises(TraceError) as caught:
         read(path, "requests")
-    found = [(one.line, one.message) for one in caught.value.problems]
+    found = [(problem.line, problem.message) for problem in caught.value.problems]
     assert (46, "'x' is not a whole number") in found
     assert (32, "'n0' is also the id on line 2") in found
     assert (61, "'n29' is also the id on line 31") in found
@@ -368,7 +374,7 @@ def test_a_document_says_what_is_replayed(tmp_path: Path) -> None:
     )
     path = written(tmp_path, document % 3.5, "one.blis.yaml")
     report = blis_tui.run(blis_tui.load(path))
-    assert [(one.arrival_us, one.input_tokens) for one in report.rows] == [(0, 3), (1_000_000, 2)]
+    assert [(row.arrival_us, row.input_tokens) for row in report.rows] == [(0, 3), (1_000_000, 2)]
     assert validate(path).name == "one"
     with pytest.raises(SpecError, match=r"the slice ends at 0\.5 s"):
         blis_tui.load(written(tmp_path, document % 0.5, "two.blis.yaml"))
@@ -391,7 +397,7 @@ def test_a_format_of_a_plugin_is_replayed_in_part_and_at_a_rate(tmp_path: Path) 
     head = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: one}\nmodel: qwen3-14b\nhardware: h100\n"
     path = written(tmp_path, f"{head}latency: roofline\nworkload: {{trace: {trace}}}\n", "one.blis.yaml")
     report = blis_tui.run(blis_tui.load(path, plugins=[str(tmp_path / "pairs.py")]))
-    assert [(one.arrival_us, one.input_tokens) for one in report.rows] == [(0, 8)]
+    assert [(row.arrival_us, row.input_tokens) for row in report.rows] == [(0, 8)]
 
 
 # ---- published traces ----
@@ -410,8 +416,8 @@ def test_published_traces(name: str, form: str, rows: int, prompt: float, answer
     table = read_trace(Trace(path=str(PUBLISHED / name), format=form, sha256=""), builtin())
     requests = [table.request(row) for row in range(len(table))]
     assert len(requests) == rows
-    assert sum(one.input_tokens for one in requests) / rows == pytest.approx(prompt, abs=0.01)
-    assert sum(one.output_tokens for one in requests) / rows == pytest.approx(answer, abs=0.01)
+    assert sum(request.input_tokens for request in requests) / rows == pytest.approx(prompt, abs=0.01)
+    assert sum(request.output_tokens for request in requests) / rows == pytest.approx(answer, abs=0.01)
     if form == "mooncake":
         assert cached_share(table) == pytest.approx(independent_share(PUBLISHED / name), abs=1e-9)
 
@@ -424,7 +430,7 @@ def test_calls_of_agents_with_columns_of_their_own() -> None:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(requests) == len(rows)
-    assert sum(one.input_tokens for one in requests) == sum(int(row["prompt_tokens"]) for row in rows)
+    assert sum(request.input_tokens for request in requests) == sum(int(row["prompt_tokens"]) for row in rows)
     assert requests[0].arrival_us == 0
 
 

@@ -50,15 +50,17 @@ def trace(tmp_path: Path) -> Path:
 def test_rounds_begin_with_what_the_engine_reported(trace: Path) -> None:
     assert format_of(trace, builtin()) == "tracelab"
     table = read_trace(Trace(path=str(trace), format="tracelab", sha256=""), builtin())
-    found = [table.request(row) for row in range(len(table))]
-    assert [(one.session_id, one.arrival_us, one.input_tokens, one.output_tokens) for one in found] == [
+    requests = [table.request(row) for row in range(len(table))]
+    assert [
+        (request.session_id, request.arrival_us, request.input_tokens, request.output_tokens) for request in requests
+    ] == [
         ("b", 0, 160, 10),
         ("a", 500_000, 320, 64),
         ("a", 3_500_000, 480, 32),
         ("a", 8_500_000, 200, 16),
     ]
     assert [table.took_us(row) for row in range(4)] == [-1, 1_500_000, 1_000_000, 500_000]
-    first, second, third = (one.segments for one in found[1:])
+    first, second, third = (request.segments for request in requests[1:])
     assert second[: len(first)] == first
     assert [tokens for _, tokens in second] == [320, 64, 96]
     assert third == ((first[0][0], 100), (third[1][0], 100))

@@ -44,12 +44,14 @@ def problems_of(data: str | bytes, directory: Path, form: str = "requests") -> l
     with pytest.raises(TraceError) as caught:
         read(data, directory, form)
     assert all(problem.file.endswith("trace.csv") for problem in caught.value.problems)
-    return [(one.line, one.column, one.message, one.help) for one in caught.value.problems]
+    return [(problem.line, problem.column, problem.message, problem.help) for problem in caught.value.problems]
 
 
 def test_three_columns_are_enough(tmp_path: Path) -> None:
     requests = read(f"{HEADER}\n0,10,5\n1000,20,0\n", tmp_path)
-    assert [(one.request_id, one.arrival_us, one.input_tokens, one.output_tokens) for one in requests] == [
+    assert [
+        (request.request_id, request.arrival_us, request.input_tokens, request.output_tokens) for request in requests
+    ] == [
         ("request_0", 0, 10, 5),
         ("request_1", 1000, 20, 0),
     ]
@@ -98,14 +100,14 @@ def test_a_prompt_may_consist_of_its_prefix(tmp_path: Path) -> None:
 
 def test_rows_are_sorted_stably(tmp_path: Path) -> None:
     requests = read(f"{HEADER},tenant_id\n5,1,1,a\n3,1,1,b\n5,1,1,c\n3,1,1,d\n", tmp_path)
-    assert [one.tenant for one in requests] == ["b", "d", "a", "c"]
-    assert [one.request_id for one in requests] == [f"request_{number}" for number in range(4)]
+    assert [request.tenant for request in requests] == ["b", "d", "a", "c"]
+    assert [request.request_id for request in requests] == [f"request_{number}" for number in range(4)]
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_any_line_ending_a_byte_order_mark_and_blank_lines(tmp_path: Path, newline: str) -> None:
     text = newline.join(["\ufeff" + HEADER, "1,2,3", "", " 4 , 5,6", "", ""])
-    assert [one.arrival_us for one in read(text, tmp_path)] == [1, 4]
+    assert [request.arrival_us for request in read(text, tmp_path)] == [1, 4]
 
 
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
@@ -273,7 +275,7 @@ def test_a_table_survives_pickling() -> None:
 
 def test_azure_times_count_from_the_first_row(tmp_path: Path) -> None:
     requests = read(AZURE, tmp_path, "azure")
-    assert [(one.arrival_us, one.input_tokens, one.output_tokens) for one in requests] == [
+    assert [(request.arrival_us, request.input_tokens, request.output_tokens) for request in requests] == [
         (0, 374, 44),
         (4_314_579, 396, 109),
         (4_541_976, 879, 55),
@@ -289,7 +291,7 @@ def test_azure_times_cross_midnight_and_leap_days(tmp_path: Path) -> None:
         "2025-01-01 00:00:00.0000000,1,1\n"
     )
     day = 86_400 * 10**6
-    assert [one.arrival_us for one in read(text, tmp_path, "azure")] == [0, 1, day, day * 307]
+    assert [request.arrival_us for request in read(text, tmp_path, "azure")] == [0, 1, day, day * 307]
 
 
 def test_unusual_azure_timestamps(tmp_path: Path) -> None:
@@ -301,7 +303,7 @@ def test_unusual_azure_timestamps(tmp_path: Path) -> None:
         "2024-05-09 22:30:02.000000001-01:30,4,1\n"
     )
     requests = read(text, tmp_path, "azure")
-    assert [(one.arrival_us, one.input_tokens) for one in requests] == [
+    assert [(request.arrival_us, request.input_tokens) for request in requests] == [
         (0, 3),
         (990_070, 1),
         (1_490_070, 2),

@@ -57,16 +57,16 @@ def read(folder: Path, *talks: dict[str, Any], **said: object) -> list[Request]:
 
 def test_calls_of_subagents_come_at_their_time(tmp_path: Path) -> None:
     """One call has a time from the subagent's beginning, one from that of the conversation."""
-    found = read(tmp_path, WORK)
+    requests = read(tmp_path, WORK)
     assert format_of(tmp_path / "trace", builtin()) == "weka"
-    assert [(one.arrival_us, one.input_tokens, one.output_tokens) for one in found] == [
+    assert [(request.arrival_us, request.input_tokens, request.output_tokens) for request in requests] == [
         (0, 130, 20),
         (2_500_000, 70, 20),
         (4 * S, 140, 20),
         (6 * S, 200, 20),
     ]
-    assert [one.session_id for one in found] == ["a"] * 4
-    assert [one.segments for one in found] == [
+    assert [request.session_id for request in requests] == ["a"] * 4
+    assert [request.segments for request in requests] == [
         (("0", 64), ("1", 64)),
         (("0", 64),),
         (("0", 64),),
@@ -77,22 +77,27 @@ def test_calls_of_subagents_come_at_their_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("scope", "shared"), [("local", False), ("global", True)])
 def test_ids_mean_the_same_within_their_scope(scope: str, shared: bool, tmp_path: Path) -> None:
     talks = [talk(name, call(0.0, 130, [1, 2]), call(3.0, 130, [1, 2]), hash_id_scope=scope) for name in ("a", "b")]
-    found = read(tmp_path, *talks, rate_per_s=0.5)
-    assert [(one.session_id, one.arrival_us) for one in found] == [("a", 0), ("b", 2 * S), ("a", 3 * S), ("b", 5 * S)]
-    assert found[0].segments == found[2].segments
-    assert (found[0].segments == found[1].segments) == shared
+    requests = read(tmp_path, *talks, rate_per_s=0.5)
+    assert [(request.session_id, request.arrival_us) for request in requests] == [
+        ("a", 0),
+        ("b", 2 * S),
+        ("a", 3 * S),
+        ("b", 5 * S),
+    ]
+    assert requests[0].segments == requests[2].segments
+    assert (requests[0].segments == requests[1].segments) == shared
 
 
 @pytest.mark.parametrize("at_s", [0.0, 2.0])
 def test_a_subagent_has_no_subagents(at_s: float, tmp_path: Path) -> None:
     with pytest.raises(TraceError) as caught:
         read(tmp_path, talk("a", agent(at_s, [agent(at_s, [call(at_s, 70, [1])])])))
-    assert [one.column for one in caught.value.problems] == ["requests[0].requests[0].type"]
+    assert [problem.column for problem in caught.value.problems] == ["requests[0].requests[0].type"]
 
 
 def test_conversations_with_the_same_id_are_two_sessions(tmp_path: Path) -> None:
-    found = read(tmp_path, *[talk("a", call(0.0, 130, [1, 2]))] * 2, rate_per_s=0.5)
-    assert [(one.session_id, one.arrival_us) for one in found] == [("a", 0), ("a-1", 2 * S)]
+    requests = read(tmp_path, *[talk("a", call(0.0, 130, [1, 2]))] * 2, rate_per_s=0.5)
+    assert [(request.session_id, request.arrival_us) for request in requests] == [("a", 0), ("a-1", 2 * S)]
 
 
 def test_conversations_need_a_rate(tmp_path: Path) -> None:

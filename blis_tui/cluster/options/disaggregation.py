@@ -479,8 +479,8 @@ class Splitter(Dispatcher):
 
     def transferring(self) -> list[Request]:
         """Return requests whose prompt is computed and that have not reached their decode instance."""
-        found = [one.request for one in self.split_requests.values()]
-        return [request for request in found if request.handover is not None and request.handover.prefilled]
+        requests = [one.request for one in self.split_requests.values()]
+        return [request for request in requests if request.handover is not None and request.handover.prefilled]
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""

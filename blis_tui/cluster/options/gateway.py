@@ -180,7 +180,7 @@ class GatewayControl(NoGateway):
             self._ticking,
             self.dispatched,
             self.peak_depth,
-            *(one.state() for one in stateful_plugins(self._saturation)),
+            *(stateful.state() for stateful in stateful_plugins(self._saturation)),
         )
 
     def _level(self, detector: Saturation) -> float:

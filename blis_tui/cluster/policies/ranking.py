@@ -211,13 +211,13 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
     values are not computed. A class that overrides ``scores`` has to be asked for every instance.
     """
     return all(
-        (isinstance(one, SparseScorer) and type(one).scores is SparseScorer.scores)
+        (isinstance(scorer, SparseScorer) and type(scorer).scores is SparseScorer.scores)
         or (
-            isinstance(one, FigureScorer)
-            and type(one).scores is FigureScorer.scores
-            and (one.figure != _SORT_FIGURE or type(one) is KvUtilization)
+            isinstance(scorer, FigureScorer)
+            and type(scorer).scores is FigureScorer.scores
+            and (scorer.figure != _SORT_FIGURE or type(scorer) is KvUtilization)
         )
-        for one in scorers
+        for scorer in scorers
     )
 
 

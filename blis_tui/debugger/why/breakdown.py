@@ -151,7 +151,7 @@ def _share(kind: str, spans: list[Span], life: RequestLife, tape: EventStore) ->
     if kind == "decode":
         return _decode(us, spans, life, tape)
     if kind == "lost":
-        tokens = sum(one.first for one in life.preemptions if one.time_us >= life.began_us)
+        tokens = sum(preemption.first for preemption in life.preemptions if preemption.time_us >= life.began_us)
         return Share(kind, label, us, f"{plural(tokens, 'computed token')} discarded by preemption")
     if kind == "gone":
         return Share(kind, label, us, f"its instance went away, {plural(len(life.restarts), 'time')}")
@@ -171,7 +171,7 @@ def _waiting(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
             decodes = sum(tape.step(tape.row(event).step).decode_requests for event in spent)
             prompts = prompts_in(tape, spent)
             inner.append(Share(cause, cause_text(cause, limits), part, note, decodes=decodes, prompts=prompts))
-    count = len([one for one in life.preemptions if one.time_us >= life.began_us])
+    count = len([preemption for preemption in life.preemptions if preemption.time_us >= life.began_us])
     note = f"after {plural(count, 'preemption')}" if kind == AGAIN.name else ""
     return Share(kind, STAGES[kind].label, us, note, tuple(inner))
 
@@ -180,7 +180,7 @@ def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: Eve
     """Return a prefill's share: the request's own chunks, what else those steps computed, and steps without a chunk."""
     own_us = own = others = steps = idle = 0
     # A request whose whole prompt is cached is served by the step that schedules it, without a chunk.
-    mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
+    mine = {entry.event: 0 for entry in life.entries if entry.what == "scheduled" and not entry.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
         figures = "duration_us", "prefill_tokens", "decode_requests"
@@ -361,7 +361,7 @@ class WaitCauses:
 
 def wait_causes(tape: EventStore, span: Span, instance: int, life: RequestLife) -> WaitCauses:
     """Divide a wait among causes: a step that did not schedule the request accounts for the time to the next."""
-    held = [one.event for one in life.entries if one.what == "adapter-held" and span.start_us <= one.time_us]
+    held = [entry.event for entry in life.entries if entry.what == "adapter-held" and span.start_us <= entry.time_us]
     number = tape.number(life.name)
     us: dict[str, int] = {}
     steps: dict[str, int] = {}

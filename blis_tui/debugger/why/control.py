@@ -53,7 +53,7 @@ def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "")
 
 def first_record(records: Iterable[Record], kind: type[_R], request: str = "") -> _R | None:
     """Return the first record of a kind, for a given request if one is named."""
-    own = (one for one in records if isinstance(one, kind))
+    own = (record for record in records if isinstance(record, kind))
     return next((one for one in own if request in ("", getattr(one, "request_id", ""))), None)
 
 
@@ -80,7 +80,7 @@ def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
     name = request_ref(record.request_id)
     facts: list[Sentence] = [say(f"{rejected_by(record)} rejected ", name, f": {with_spans(record.reason)}.")]
     if record.policy == GATEWAY and experiment.policy.gateway is not None:
-        held = next((one for one in reversed(life) if one.what == "held"), None)
+        held = next((event for event in reversed(life) if event.what == "held"), None)
         facts += _gateway_limits(record, held, experiment.policy.gateway)
     elif record.policy == BUDGET:
         facts += _budget(debugger, record)
@@ -117,8 +117,8 @@ def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
     if budgets is None or tenant not in budgets.fractions:
         return []
     seats = {pool.name: pool.engine.max_num_seqs for pool in experiment.pools}
-    up = [one for one in debugger.state_before(record.event).instances if one.life in CANDIDATES]
-    places = whole_sum([seats[one.pool] for one in up])
+    up = [instance for instance in debugger.state_before(record.event).instances if instance.life in CANDIDATES]
+    places = whole_sum([seats[instance.pool] for instance in up])
     share = percent_text(round(budgets.fractions[tenant] * PPM), PPM)
     return [
         say(
@@ -140,7 +140,7 @@ def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 def rejection_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return the requests that an event of another kind rejected because the gateway was full."""
-    rejected = (one for one in debugger.records_of(event) if isinstance(one, Rejected))
+    rejected = (record for record in debugger.records_of(event) if isinstance(record, Rejected))
     return [Part("The rejection", tuple(rejection(debugger, one))) for one in rejected]
 
 
@@ -164,15 +164,15 @@ def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return what the gateway did in an event."""
     facts: list[Sentence] = []
-    for one in debugger.records_of(event):
-        if isinstance(one, Held):
-            place = "it is the only one" if one.waiting == 1 else f"{count_text(one.waiting)} wait there now"
-            name = request_ref(one.request_id)
-            facts.append(say("The gateway put ", name, f" into its queue (priority {one.priority}): {place}."))
-        elif isinstance(one, Dispatched):
-            level = f"{one.saturation_ppm / PPM:.2f}"
-            name = request_ref(one.request_id)
-            waited = f"after {span_text(one.waited_us)}" if one.waited_us else "at once"
+    for record in debugger.records_of(event):
+        if isinstance(record, Held):
+            place = "it is the only one" if record.waiting == 1 else f"{count_text(record.waiting)} wait there now"
+            name = request_ref(record.request_id)
+            facts.append(say("The gateway put ", name, f" into its queue (priority {record.priority}): {place}."))
+        elif isinstance(record, Dispatched):
+            level = f"{record.saturation_ppm / PPM:.2f}"
+            name = request_ref(record.request_id)
+            waited = f"after {span_text(record.waited_us)}" if record.waited_us else "at once"
             facts.append(say("It dispatched ", name, f" {waited}: saturation was {level}."))
     gateway = debugger.moment().state.gateway
     if facts and gateway is not None:
@@ -182,7 +182,7 @@ def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
 
 def resumed_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return which deferred requests came back in an event."""
-    refs = [request_ref(one.request_id) for one in debugger.records_of(event) if isinstance(one, Resumed)]
+    refs = [request_ref(record.request_id) for record in debugger.records_of(event) if isinstance(record, Resumed)]
     if not refs:
         return []
     return [Part("Deferred requests", (say("The cluster was idle, so these came back: ", *listing(refs, 8), "."),))]
@@ -193,40 +193,42 @@ def resumed_parts(debugger: Debugger, event: int) -> list[Part]:
 
 def decision_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return what the router weighed in an event; empty if it had no choice."""
-    one = record_of(debugger, event, RoutingDecision)
-    if one is None or one.candidates < 2:
+    decision = record_of(debugger, event, RoutingDecision)
+    if decision is None or decision.candidates < 2:
         return []
     rows = []
-    for each in one.top:
+    for each in decision.top:
         scores = ", ".join(
-            f"{name} {value / PPM:.3f}" for name, value in zip(one.scorers, each.scores_ppm, strict=True)
+            f"{name} {value / PPM:.3f}" for name, value in zip(decision.scorers, each.scores_ppm, strict=True)
         )
         load = f"{each.waiting:,} waiting, {each.running:,} running, {each.in_flight:,} in flight"
         kv = f"KV {percent_text(each.kv_used_blocks, each.kv_total_blocks)}"
-        chosen = "chosen" if each.instance == one.instance else ""
-        detail = f"{load}, {kv}" if one.scorers == (LOAD,) else f"{scores}; {load}, {kv}"
+        chosen = "chosen" if each.instance == decision.instance else ""
+        detail = f"{load}, {kv}" if decision.scorers == (LOAD,) else f"{scores}; {load}, {kv}"
         rows.append(ExplanationRow(f"instance {each.instance}", f"{each.score_ppm / PPM:.3f}", chosen, say(detail)))
-    return [Part("The choice, by score", tuple(_choice(one)), tuple(rows))]
+    return [Part("The choice, by score", tuple(_choice(decision)), tuple(rows))]
 
 
-def _choice(one: RoutingDecision) -> list[Sentence]:
+def _choice(decision: RoutingDecision) -> list[Sentence]:
     facts: list[Sentence] = []
-    if one.regret_ppm is None:
-        facts.append(say(f"{one.policy} has no scores; its candidates are compared by load: 1 / (1 + load)."))
+    if decision.regret_ppm is None:
+        facts.append(say(f"{decision.policy} has no scores; its candidates are compared by load: 1 / (1 + load)."))
     else:
-        shares = (f"{percent_text(ppm, PPM)} {name}" for name, ppm in zip(one.scorers, one.shares_ppm, strict=True))
+        shares = (
+            f"{percent_text(ppm, PPM)} {name}" for name, ppm in zip(decision.scorers, decision.shares_ppm, strict=True)
+        )
         facts.append(say(f"The score is {' + '.join(shares)}."))
-    age = one.top[0].age_us
-    if age or one.scorers != (LOAD,):
+    age = decision.top[0].age_us
+    if age or decision.scorers != (LOAD,):
         facts.append(_age(age))
-    best = one.top[0]
-    if one.regret_ppm:
-        gap = f"{one.regret_ppm / PPM:.3f} more than the chosen one"
+    best = decision.top[0]
+    if decision.regret_ppm:
+        gap = f"{decision.regret_ppm / PPM:.3f} more than the chosen one"
         facts.append(say("By that, ", instance_ref(best.instance), f" had the best score, {gap}."))
-    if one.true_regret_ppm:
-        gap = f"{one.true_regret_ppm / PPM:.3f}"
+    if decision.true_regret_ppm:
+        gap = f"{decision.true_regret_ppm / PPM:.3f}"
         facts.append(say(f"By the true state at that moment, the best score was {gap} above that of the chosen one."))
-    elif age and one.true_regret_ppm is not None:
+    elif age and decision.true_regret_ppm is not None:
         facts.append(say("The true state at that moment would have led to an equally good choice."))
     return facts
 
@@ -241,32 +243,37 @@ def _age(age_us: int) -> Sentence:
 
 def split_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return why a request was or was not split between prefill and decode instances."""
-    one = record_of(debugger, event, Split)
-    if one is None:
+    split = record_of(debugger, event, Split)
+    if split is None:
         return []
-    where = "on different instances" if one.verdict == "split" else "on one instance"
-    facts = say("Prefill and decode of ", request_ref(one.request_id), f" run {where}: {with_spans(one.reason)}.")
+    where = "on different instances" if split.verdict == "split" else "on one instance"
+    facts = say("Prefill and decode of ", request_ref(split.request_id), f" run {where}: {with_spans(split.reason)}.")
     return [Part("Disaggregation", (facts,))]
 
 
 def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of the start of a transfer."""
-    one = record_of(debugger, row.event, TransferStarted)
+    transfer = record_of(debugger, row.event, TransferStarted)
     split = debugger.experiment.cluster.disaggregation
-    if one is None or split is None:
+    if transfer is None or split is None:
         return "KV blocks are on their way.", []
     link = split.transfer
-    size = bytes_text(one.bytes)
+    size = bytes_text(transfer.bytes)
     facts: list[Sentence] = [
-        say(f"{size} leave ", instance_ref(one.instance), ", where the prompt of ", request_ref(one.request_id))
+        say(
+            f"{size} leave ",
+            instance_ref(transfer.instance),
+            ", where the prompt of ",
+            request_ref(transfer.request_id),
+        )
         + say(" was computed."),
-        say("They go to ", instance_ref(one.decode_instance), ".")
-        if one.decode_instance >= 0
+        say("They go to ", instance_ref(transfer.decode_instance), ".")
+        if transfer.decode_instance >= 0
         else say("The decode instance is chosen when they have arrived."),
         say(f"The link takes {span_text(link.base_latency_us)} and then {link.bandwidth_gb_per_s:g} GB/s."),
     ]
-    if one.transfers > 1:
-        number = f"It is the {ordinal(one.transfers)} in progress"
+    if transfer.transfers > 1:
+        number = f"It is the {ordinal(transfer.transfers)} in progress"
         shared = {
             "none": "each has the whole bandwidth",
             "fair-share": "they share the bandwidth equally at any time",

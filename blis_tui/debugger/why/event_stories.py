@@ -138,7 +138,7 @@ def _rule(sentence: str) -> list[Sentence]:
 
 def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     tape = debugger.tape
-    kind = next(one.policy for one in debugger.records_of(row.event) if isinstance(one, Routed))
+    kind = next(record.policy for record in debugger.records_of(row.event) if isinstance(record, Routed))
     reason = tape.reason(row.event)
     rows = _instances_before(debugger, row)
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
@@ -152,11 +152,13 @@ def _instances_before(debugger: Debugger, routed: EventRow) -> list[ExplanationR
     """Return the instances as they were just before a request was routed; none if they are many."""
     before = debugger.state_before(routed.event)
     rows = []
-    for one in () if len(before.instances) > ALTERNATIVES + 1 else before.instances:
-        chosen = "chosen" if one.index == routed.instance else ""
-        life = "" if one.life == ACTIVE else f", {one.life}"
-        note = f"{one.running_count:,} running, {plural(one.kv.used_blocks, 'KV block')} in use{life}"
-        rows.append(ExplanationRow(f"instance {one.index}", f"{one.waiting_count:,} waiting", chosen, say(note)))
+    for instance in () if len(before.instances) > ALTERNATIVES + 1 else before.instances:
+        chosen = "chosen" if instance.index == routed.instance else ""
+        life = "" if instance.life == ACTIVE else f", {instance.life}"
+        note = f"{instance.running_count:,} running, {plural(instance.kv.used_blocks, 'KV block')} in use{life}"
+        rows.append(
+            ExplanationRow(f"instance {instance.index}", f"{instance.waiting_count:,} waiting", chosen, say(note))
+        )
     return rows
 
 
@@ -176,7 +178,7 @@ def _way_to_queue(debugger: Debugger, row: EventRow) -> str:
     life = read_life(debugger.tape, debugger.tape.name(row.request), row.event)
     spans = () if life is None else life.spans
     kinds = dict.fromkeys("gone" if span.gone else span.what for span in spans if not span.open)
-    return ", ".join([one.label for one in STAGES.values() if one.name in kinds]) or "nothing delayed it"
+    return ", ".join([stage.label for stage in STAGES.values() if stage.name in kinds]) or "nothing delayed it"
 
 
 def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:

@@ -197,7 +197,7 @@ def _latency_parts(life: RequestLife, tape: EventStore, whole: Breakdown | None)
         parts.append(Part("Time to first token", (gone,)))
     elif first is not None:
         facts: list[Sentence] = []
-        if len([one for one in life.entries if one.what == "first-token"]) > 1:
+        if len([entry for entry in life.entries if entry.what == "first-token"]) > 1:
             cause = "with its instance" if life.restarts else "to preemption"
             facts.append(say(f"It had a first token before, which was lost {cause}; the last one counts."))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
@@ -370,10 +370,10 @@ _NAMED: Final = 3
 
 def preemption_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each of the latest preemptions."""
-    found = life.preemptions
-    parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
-    if len(found) > _TOLD:
-        earlier = [event_ref(one.event) for one in found[:-_TOLD]]
+    events = life.preemptions
+    parts = [_preemption_part(debugger, life, event) for event in events[-_TOLD:]]
+    if len(events) > _TOLD:
+        earlier = [event_ref(event.event) for event in events[:-_TOLD]]
         often = "once, " if len(earlier) == 1 else f"{len(earlier):,} times, first "
         facts = say(f"Before, it had been preempted {often}at ", earlier[0], ".")
         parts.insert(0, Part("Earlier preemptions", (facts,)))
@@ -431,7 +431,7 @@ def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sent
 
 def _restart(debugger: Debugger, life: RequestLife, preempted: RequestEvent, *, swapped: bool) -> list[Sentence]:
     """Return what the preemption cost."""
-    again = next((one for one in life.entries if one.what == "scheduled" and one.event > preempted.event), None)
+    again = next((entry for entry in life.entries if entry.what == "scheduled" and entry.event > preempted.event), None)
     if life.keeps_output:
         kept = "stays on the host" if swapped else "has to be recomputed"
         facts = [say(f"It went back to the queue with the tokens it had generated; its KV cache {kept}.")]
@@ -454,7 +454,9 @@ def _restart(debugger: Debugger, life: RequestLife, preempted: RequestEvent, *, 
     tokens = sum(chunk.tokens for chunk in life.chunks if prefill.start_us <= chunk.start_us < prefill.end_us)
     after = span_text(prefill.end_us - preempted.time_us)
     facts.append(sentence + say(f" and then computed {plural(tokens, 'token')} in {span_text(prefill.duration_us)}."))
-    cut = prefill.end_us not in life.prefilled_us or any(one.time_us == prefill.end_us for one in life.preemptions)
+    cut = prefill.end_us not in life.prefilled_us or any(
+        preemption.time_us == prefill.end_us for preemption in life.preemptions
+    )
     facts.append(
         say("Then it was preempted again.") if cut else say(f"Its next token came {after} after the preemption.")
     )

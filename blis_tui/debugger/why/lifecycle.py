@@ -57,43 +57,46 @@ _DRAINS: Final = {
 
 def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of an autoscaler evaluation: one for each role and model of instances."""
-    found = _decisions(debugger, row.event)
+    scalings = _decisions(debugger, row.event)
     settings = debugger.experiment.cluster.autoscaler
-    if not found or settings is None:
+    if not scalings or settings is None:
         return "The autoscaler evaluated demand and supply.", []
-    parts = [part for place, one in enumerate(found) for part in _evaluation(debugger, one, place, settings)]
-    return " ".join(f"{_head(one)}: {one.reason}." for one in found), parts
+    parts = [part for place, scaling in enumerate(scalings) for part in _evaluation(debugger, scaling, place, settings)]
+    return " ".join(f"{_head(scaling)}: {scaling.reason}." for scaling in scalings), parts
 
 
 def _decisions(debugger: Debugger, event: int) -> list[ScalingDecided]:
     """Return the evaluations of an event, one for each role and model of instances, always in the same order."""
-    return [one for one in debugger.records_of(event) if isinstance(one, ScalingDecided)]
+    return [record for record in debugger.records_of(event) if isinstance(record, ScalingDecided)]
 
 
-def _evaluation(debugger: Debugger, one: ScalingDecided, place: int, settings: Autoscaler) -> list[Part]:
-    supply = one.supply_tokens + one.pending_tokens
+def _evaluation(debugger: Debugger, scaling: ScalingDecided, place: int, settings: Autoscaler) -> list[Part]:
+    supply = scaling.supply_tokens + scaling.pending_tokens
     rows = (
         ExplanationRow(
-            "demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)
+            "demand", count_text(scaling.demand_tokens), percent_text(scaling.demand_tokens, supply), _demand(settings)
         ),
-        ExplanationRow("supply", count_text(one.supply_tokens), "", _supply(settings)),
+        ExplanationRow("supply", count_text(scaling.supply_tokens), "", _supply(settings)),
         ExplanationRow(
-            "pending", count_text(one.pending_tokens), "", say("of instances that are loading or waiting for a node")
+            "pending",
+            count_text(scaling.pending_tokens),
+            "",
+            say("of instances that are loading or waiting for a node"),
         ),
-        ExplanationRow("missing", count_text(one.required_tokens), "", _above(settings)),
-        ExplanationRow("spare", count_text(one.spare_tokens), "", _below(settings)),
+        ExplanationRow("missing", count_text(scaling.required_tokens), "", _above(settings)),
+        ExplanationRow("spare", count_text(scaling.spare_tokens), "", _below(settings)),
     )
-    facts = tuple(_decision(debugger, one, place, settings))
+    facts = tuple(_decision(debugger, scaling, place, settings))
     return [Part("The decision", facts), Part("In tokens of KV cache", (), rows)]
 
 
-def _head(one: ScalingDecided) -> str:
-    count = plural(one.instances, "instance")
+def _head(scaling: ScalingDecided) -> str:
+    count = plural(scaling.instances, "instance")
     return {
-        "scale-up": f"The autoscaler adds {count} to {one.pool}",
-        "scale-down": f"The autoscaler removes {count} from {one.pool}",
-        "wait": f"The autoscaler waits before changing {one.pool} by {count}",
-    }.get(one.verdict, "The autoscaler changes nothing")
+        "scale-up": f"The autoscaler adds {count} to {scaling.pool}",
+        "scale-down": f"The autoscaler removes {count} from {scaling.pool}",
+        "wait": f"The autoscaler waits before changing {scaling.pool} by {count}",
+    }.get(scaling.verdict, "The autoscaler changes nothing")
 
 
 def _demand(settings: Autoscaler) -> Sentence:
@@ -112,41 +115,41 @@ def _below(settings: Autoscaler) -> Sentence:
     return say(f"until demand is {100 * settings.scale_down_boundary:g} % of the supply")
 
 
-def _decision(debugger: Debugger, one: ScalingDecided, place: int, settings: Autoscaler) -> list[Sentence]:
-    up = one.required_tokens > 0
+def _decision(debugger: Debugger, scaling: ScalingDecided, place: int, settings: Autoscaler) -> list[Sentence]:
+    up = scaling.required_tokens > 0
     window = settings.scale_up_window_us if up else settings.scale_down_window_us
-    facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(one.time_us)}.")]
-    if one.verdict == "wait":
-        since, whole = _window_start(debugger, one, place)
+    facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(scaling.time_us)}.")]
+    if scaling.verdict == "wait":
+        since, whole = _window_start(debugger, scaling, place)
         what = "that more are needed" if up else "that fewer would be enough"
         facts.append(say(f"It acts once it has seen for {span_text(window)} (stabilization window) {what}."))
-        held = span_text(one.time_us - debugger.tape.time_us(since))
-        if since == one.event:
+        held = span_text(scaling.time_us - debugger.tape.time_us(since))
+        if since == scaling.event:
             facts.append(say("It sees this for the first time."))
         elif whole:
             facts.append(say(f"It has seen this for {held} now, since ", event_ref(since), "."))
         else:
             facts.append(say(f"It has seen this for more than {held}, since before ", event_ref(since), "."))
-    elif one.verdict.startswith("scale"):
-        least, most = settings.bounds[one.pool]
-        facts.append(say(f"Pool {one.pool} has at least {least} and at most {plural(most, 'instance')}."))
+    elif scaling.verdict.startswith("scale"):
+        least, most = settings.bounds[scaling.pool]
+        facts.append(say(f"Pool {scaling.pool} has at least {least} and at most {plural(most, 'instance')}."))
         delay = settings.scrape_delay
         if delay.mean_us or delay.std_dev_us:
             facts.append(say(f"It takes effect after about {span_text(delay.mean_us)} (scrape delay)."))
-    elif one.spare_tokens and ENOUGH in one.reason:
+    elif scaling.spare_tokens and ENOUGH in scaling.reason:
         facts.append(
             say("Instances are removed only if the spare supply is larger than what the largest of them supplies.")
         )
     return facts
 
 
-def _window_start(debugger: Debugger, one: ScalingDecided, place: int) -> tuple[int, bool]:
+def _window_start(debugger: Debugger, scaling: ScalingDecided, place: int) -> tuple[int, bool]:
     """Return the evaluation at which the stabilization window began; if it was too long ago, a later one and False."""
-    begun = event = one.event
+    begun = event = scaling.event
     for _ in range(_LOOKS):
-        event = debugger.tape.latest_of(one.kind, event - 1)
+        event = debugger.tape.latest_of(scaling.kind, event - 1)
         before = _decisions(debugger, event)[place] if event else None
-        if before is None or before.verdict != "wait" or (before.required_tokens > 0) != (one.required_tokens > 0):
+        if before is None or before.verdict != "wait" or (before.required_tokens > 0) != (scaling.required_tokens > 0):
             return begun, True
         begun = event
     return begun, False
@@ -171,24 +174,27 @@ def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 def instance_changed_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of a change in an instance's lifecycle."""
-    one = record_of(debugger, row.event, InstanceChanged)
-    if one is None:
+    change = record_of(debugger, row.event, InstanceChanged)
+    if change is None:
         return "An instance changed.", []
-    return f"Instance {one.instance}: {one.reason}.", []
+    return f"Instance {change.instance}: {change.reason}.", []
 
 
 def lifecycle_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return what happened to each instance in an event, and what that means."""
     facts = [
-        say(instance_ref(one.instance), f" of pool {one.pool}: {one.reason}. {_meaning(debugger, one)}".rstrip())
-        for one in debugger.records_of(event)
-        if isinstance(one, InstanceChanged)
+        say(
+            instance_ref(record.instance),
+            f" of pool {record.pool}: {record.reason}. {_meaning(debugger, record)}".rstrip(),
+        )
+        for record in debugger.records_of(event)
+        if isinstance(record, InstanceChanged)
     ]
     return [Part("The instances", tuple(facts))] if facts else []
 
 
-def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
-    if one.before == one.state:  # a failure of an instance that cannot fail
+def _meaning(debugger: Debugger, change: InstanceChanged) -> str:
+    if change.before == change.state:  # a failure of an instance that cannot fail
         return ""
     settings = debugger.experiment.cluster.lifecycle or Lifecycle()
     served, slow = plural(settings.warm_up_requests, "request"), f"{settings.warm_up_factor:g} times as long"
@@ -202,7 +208,7 @@ def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
         FAILED: "It receives no requests; if it is in the middle of a step, it stops when everything in progress has "
         "ended.",
         TERMINATED: "It is gone for good.",
-    }.get(one.state, "")
+    }.get(change.state, "")
 
 
 def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -242,81 +248,83 @@ def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 def broken_off_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of an aborted transfer."""
-    one = record_of(debugger, row.event, TransferBrokenOff)
-    if one is None:
+    transfer = record_of(debugger, row.event, TransferBrokenOff)
+    if transfer is None:
         return "KV blocks do not arrive.", []
-    return f"The KV blocks of {one.request_id} do not arrive: {one.reason}.", []
+    return f"The KV blocks of {transfer.request_id} do not arrive: {transfer.reason}.", []
 
 
 def broken_off_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return whose transfers an event aborted, how far they were, and what becomes of the requests."""
     records = debugger.records_of(event)
-    broken = [one for one in records if isinstance(one, TransferBrokenOff)]
+    broken = [record for record in records if isinstance(record, TransferBrokenOff)]
     if not broken:
         return []
-    facts = [_broken_off(debugger, one) + say(_outcome(records, one.request_id)) for one in broken[:_NAMED]]
+    facts = [
+        _broken_off(debugger, transfer) + say(_outcome(records, transfer.request_id)) for transfer in broken[:_NAMED]
+    ]
     if len(broken) > _NAMED:
         facts.append(say(f"So do those of {plural(len(broken) - _NAMED, 'more request')}."))
     return [Part("KV transfers that do not arrive", tuple(facts))]
 
 
-def _broken_off(debugger: Debugger, one: TransferBrokenOff) -> Sentence:
-    began = _beginning(debugger, one)
+def _broken_off(debugger: Debugger, transfer: TransferBrokenOff) -> Sentence:
+    began = _beginning(debugger, transfer)
     if began is None:
         return say(
             "The prompt of ",
-            request_ref(one.request_id),
+            request_ref(transfer.request_id),
             " was computed in the last step of ",
-            instance_ref(one.instance),
+            instance_ref(transfer.instance),
             ": its KV blocks are gone with it.",
         )
-    way: Sentence = say(f"{bytes_text(began.bytes)} of ", request_ref(one.request_id), " were on their way from ")
+    way: Sentence = say(f"{bytes_text(began.bytes)} of ", request_ref(transfer.request_id), " were on their way from ")
     way += say(instance_ref(began.instance))
     if began.decode_instance >= 0:
         way += say(" to ", instance_ref(began.decode_instance))
-    under_way = span_text(one.time_us - began.time_us)
-    which = "it came from" if one.instance == began.instance else "it went to"
+    under_way = span_text(transfer.time_us - began.time_us)
+    which = "it came from" if transfer.instance == began.instance else "it went to"
     return way + say(", since ", event_ref(began.event), f" ({under_way}); the instance {which} has gone.")
 
 
-def _beginning(debugger: Debugger, one: TransferBrokenOff) -> TransferStarted | None:
+def _beginning(debugger: Debugger, transfer: TransferBrokenOff) -> TransferStarted | None:
     """Return the start of the transfer; None if it had not started."""
-    for entry in reversed(debugger.tape.life(one.request_id, one.event)):
+    for entry in reversed(debugger.tape.life(transfer.request_id, transfer.event)):
         if entry.what == "transfer-started":
-            return record_of(debugger, entry.event, TransferStarted, one.request_id)
-        if entry.what == "prefilled" and entry.event < one.event:
+            return record_of(debugger, entry.event, TransferStarted, transfer.request_id)
+        if entry.what == "prefilled" and entry.event < transfer.event:
             return None
     return None
 
 
 def _outcome(records: tuple[Record, ...], request: str) -> str:
-    for one in records:
-        if isinstance(one, Retried) and one.request_id == request:
+    for record in records:
+        if isinstance(record, Retried) and record.request_id == request:
             return " The request starts again, prefill included."
-        if isinstance(one, Lost) and one.request_id == request:
-            return f" The request is lost: {one.reason}."
+        if isinstance(record, Lost) and record.request_id == request:
+            return f" The request is lost: {record.reason}."
     return ""
 
 
 def restart_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each restart of a request."""
-    return [_restart_part(debugger, life, one.event) for one in life.restarts]
+    return [_restart_part(debugger, life, restart.event) for restart in life.restarts]
 
 
 def _restart_part(debugger: Debugger, life: RequestLife, event: int) -> Part:
     records = debugger.records_of(event)
-    retried = next(one for one in records if isinstance(one, Retried) and one.request_id == life.name)
+    retried = next(record for record in records if isinstance(record, Retried) and record.request_id == life.name)
     facts = [say("At ", event_ref(event), " it had to leave ", instance_ref(retried.instance), ".")]
     gone = _causing_failure(debugger, retried)
     if gone is not None:
         facts[0] = facts[0] + say(f" That instance had {gone.reason}, at ", event_ref(gone.event), ".")
     facts += [
-        _broken_off(debugger, one)
-        for one in records
-        if isinstance(one, TransferBrokenOff) and one.request_id == life.name
+        _broken_off(debugger, record)
+        for record in records
+        if isinstance(record, TransferBrokenOff) and record.request_id == life.name
     ]
-    since_us = max((one.time_us for one in life.restarts if one.event < event), default=life.arrival_us)
-    spent = sum(one.duration_us for one in life.spans if one.gone and since_us <= one.start_us < retried.time_us)
+    since_us = max((restart.time_us for restart in life.restarts if restart.event < event), default=life.arrival_us)
+    spent = sum(span.duration_us for span in life.spans if span.gone and since_us <= span.start_us < retried.time_us)
     facts.append(say(f"What it had computed is gone, and the {span_text(spent)} of that attempt with it."))
     return Part(f"Why it started again after {span_text(retried.time_us - life.arrival_us)}", tuple(facts))
 
@@ -326,7 +334,11 @@ def _causing_failure(debugger: Debugger, retried: Retried) -> InstanceChanged | 
     event = retried.event + 1
     for _ in range(_LOOKS):
         event = debugger.tape.latest_of("instance-changed", event - 1)
-        for one in debugger.records_of(event):
-            if isinstance(one, InstanceChanged) and one.instance == retried.instance and one.before != one.state:
-                return one if one.state == FAILED else None
+        for record in debugger.records_of(event):
+            if (
+                isinstance(record, InstanceChanged)
+                and record.instance == retried.instance
+                and record.before != record.state
+            ):
+                return record if record.state == FAILED else None
     return None

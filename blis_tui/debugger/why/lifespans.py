@@ -86,13 +86,13 @@ _ALL: Final = (
     Stage("stalled", "stalled steps (no token)", "stalls"),
     Stage("client", "client side", "client side"),
 )
-STAGES: Final = {one.name: one for one in _ALL}
+STAGES: Final = {stage.name: stage for stage in _ALL}
 """All stages, in the order in which shares of a latency are shown. ``gone``, ``lost``, ``again`` and ``recompute`` are
 what becomes of others after a preemption or a restart; those from ``decode-only`` to ``stalled`` divide ``decode``;
 ``client`` is no interval, but what the client adds."""
 STAGE_GROUPS: Final = {
-    group: tuple(one.name for one in STAGES.values() if one.group == group)
-    for group in dict.fromkeys(one.group for one in STAGES.values() if one.group)
+    group: tuple(stage.name for stage in STAGES.values() if stage.group == group)
+    for group in dict.fromkeys(stage.group for stage in STAGES.values() if stage.group)
 }
 """The stages of each group."""
 
@@ -178,12 +178,12 @@ class RequestLife:
     @property
     def instance(self) -> int:
         """The instance to which it was last sent; -1 = none yet."""
-        return next((one.first for one in reversed(self.entries) if one.what in ("routed", "queued")), -1)
+        return next((entry.first for entry in reversed(self.entries) if entry.what in ("routed", "queued")), -1)
 
     @property
     def end(self) -> RequestEvent | None:
         """Its end, or None."""
-        return next((one for one in reversed(self.entries) if described(one.what).ends), None)
+        return next((entry for entry in reversed(self.entries) if described(entry.what).ends), None)
 
     @property
     def first_token(self) -> RequestEvent | None:
@@ -208,11 +208,11 @@ class RequestLife:
     def _loss_of(self, what: str) -> RequestEvent | None:
         takes = ("retried",) if self.keeps_output else ("retried", "preempted")
         loss = None
-        for one in reversed(self.entries):
-            if one.what == what:
+        for entry in reversed(self.entries):
+            if entry.what == what:
                 return loss
-            if one.what in takes:
-                loss = one
+            if entry.what in takes:
+                loss = entry
         return None
 
     @property
@@ -222,7 +222,7 @@ class RequestLife:
 
     def last(self, what: str) -> RequestEvent | None:
         """Return the latest entry of a kind."""
-        return next((one for one in reversed(self.entries) if one.what == what), None)
+        return next((entry for entry in reversed(self.entries) if entry.what == what), None)
 
 
 def read_life(tape: EventStore, name: str, until: int, settled: int | None = None) -> RequestLife | None:
@@ -268,7 +268,7 @@ def _end_of_latest_step(tape: EventStore, instance: int, settled: int) -> int:
     return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
 
 
-_BEGUN: Final = {kind: one.name for one in STAGES.values() for kind in one.begins}
+_BEGUN: Final = {kind: stage.name for stage in STAGES.values() for kind in stage.begins}
 """The stage that each kind of entry begins."""
 _HANDOVER: Final = ("prefilled", "transfer-started")
 """Entries that begin the transfer to the decode instance, which may start with the step that computes the prompt."""

@@ -175,7 +175,7 @@ def _in_transfer(state: Snapshot, live: RequestSnapshot, what: str, since: Sente
     """Return where a request is between its two instances."""
     if what == "transfer-finished":
         return (say("Its KV blocks have arrived, ", *since, "; the instance that decodes is being chosen."),)
-    way = next((one for one in state.transfers if one.request_id == live.request_id), None)
+    way = next((transfer for transfer in state.transfers if transfer.request_id == live.request_id), None)
     if way is None:
         return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
     goal = (
@@ -199,7 +199,7 @@ def _in_gateway(
     elif gateway.upcoming:
         facts.append(say("Next is ", request_ref(gateway.upcoming), "."))
     ceiling = gateway.bands[0].ceiling if gateway.bands else 1.0
-    if gateway.saturation >= ceiling and not any(one.life in CANDIDATES for one in state.instances):
+    if gateway.saturation >= ceiling and not any(instance.life in CANDIDATES for instance in state.instances):
         facts.append(say("No instance is receiving requests, so none is dispatched."))
         return tuple(facts)
     if gateway.bands:
@@ -256,7 +256,7 @@ def _why_not_admitted(
     ``asked``: the request to explain.
     """
     overtakes = instance.profile.traits.overtakes is not False
-    head = next(one for one in instance.waiting if one.request_id == asked or not overtakes)
+    head = next(request for request in instance.waiting if request.request_id == asked or not overtakes)
     for waits in dict.fromkeys((asked, head.request_id)):
         if held := held_sentences(debugger, waits):
             return held
@@ -292,10 +292,12 @@ def _when_planned(debugger: Debugger, instance: InstanceSnapshot, plan: LatestSt
     Where steps are planned ahead, those of the latest step may be others.
     """
     records = debugger.records_of(plan.planned)
-    before = next((one for one in records if isinstance(one, StepFinished) and one.instance == instance.index), None)
+    before = next(
+        (record for record in records if isinstance(record, StepFinished) and record.instance == instance.index), None
+    )
     if before is None:
         return plan.row
-    own = [one for one in records if isinstance(one, Scheduled) and one.instance == instance.index]
+    own = [record for record in records if isinstance(record, Scheduled) and record.instance == instance.index]
     return plan.row._replace(running=before.running + len(own), completed=len(before.completed))
 
 
@@ -557,10 +559,10 @@ _BEGINS = ("queued", "preempted")
 def held_since(entries: Sequence[RequestEvent]) -> RequestEvent | None:
     """Return when a waiting request last was passed over or began to wait for a load; None = never."""
     held = None
-    for one in entries:
-        if one.what == "adapter-held":
-            held = one
-        elif one.what in (*_BEGINS, "scheduled"):
+    for entry in entries:
+        if entry.what == "adapter-held":
+            held = entry
+        elif entry.what in (*_BEGINS, "scheduled"):
             held = None
     return held
 
@@ -568,13 +570,13 @@ def held_since(entries: Sequence[RequestEvent]) -> RequestEvent | None:
 def adapter_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return how long the request waited for its adapter; empty if it did not."""
     facts: list[Sentence] = []
-    for at, one in enumerate(life.entries):
-        if one.what == "adapter-held" and (held := record_of(debugger, one.event, AdapterHeld, life.name)):
+    for at, entry in enumerate(life.entries):
+        if entry.what == "adapter-held" and (held := record_of(debugger, entry.event, AdapterHeld, life.name)):
             end = next((later for later in life.entries[at:] if later.what == "scheduled"), None)
-            facts.append(_held(held, one, end))
-        elif one.what == "adapter-load" and (load := record_of(debugger, one.event, AdapterLoad, life.name)):
+            facts.append(_held(held, entry, end))
+        elif entry.what == "adapter-load" and (load := record_of(debugger, entry.event, AdapterLoad, life.name)):
             took = f"{load.adapter} was loaded for it from {load.source} in {span_text(load.load_us)} ("
-            facts.append(say(took, event_ref(one.event), ")."))
+            facts.append(say(took, event_ref(entry.event), ")."))
     return [Part("LoRA adapter", tuple(facts))] if facts else []
 
 

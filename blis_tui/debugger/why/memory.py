@@ -87,10 +87,10 @@ def outranking_sentences(outranking: PreemptedByPriority) -> list[Sentence]:
 def outranking_part(records: Sequence[Record]) -> Part:
     """Return which running requests a step preempted for higher priorities."""
     facts = [
-        _about(one.request_id) + sentence
-        for one in records
-        if isinstance(one, PreemptedByPriority)
-        for sentence in outranking_sentences(one)[:1]
+        _about(record.request_id) + sentence
+        for record in records
+        if isinstance(record, PreemptedByPriority)
+        for sentence in outranking_sentences(record)[:1]
     ]
     return Part("Preempted by priority", tuple(facts))
 
@@ -104,33 +104,31 @@ def retraction_part(records: Sequence[Record]) -> Part:
 
 def return_text(records: Sequence[Record], name: str) -> str:
     """Return how a scheduled request got blocks back, as the end of a sentence; empty if it did not."""
-    for one in records:
-        if isinstance(one, SwappedBack) and one.request_id == name:
-            return f", {plural(one.tokens, 'token')} of it back from the host in {span_text(one.transfer_us)}"
-        if isinstance(one, TiersLoaded) and one.request_id == name:
-            return f", {plural(one.blocks, 'KV block')} of it back from tiers ({', '.join(one.tiers)})"
+    for record in records:
+        if isinstance(record, SwappedBack) and record.request_id == name:
+            return f", {plural(record.tokens, 'token')} of it back from the host in {span_text(record.transfer_us)}"
+        if isinstance(record, TiersLoaded) and record.request_id == name:
+            return f", {plural(record.blocks, 'KV block')} of it back from tiers ({', '.join(record.tiers)})"
     return ""
 
 
 def moves_part(records: Sequence[Record], restore: str) -> Part:
     """Return the KV blocks that an event moved."""
     facts: list[Sentence] = []
-    for one in records:
-        if isinstance(one, RestoreChosen):
-            facts.append(_about(one.request_id) + choice_sentence(one, restore))
-        elif isinstance(one, SwappedBack):
-            moved = f"{plural(one.blocks, 'KV block')} in {span_text(one.transfer_us)}"
-            tokens = plural(one.tokens, "token")
+    for record in records:
+        if isinstance(record, RestoreChosen):
+            facts.append(_about(record.request_id) + choice_sentence(record, restore))
+        elif isinstance(record, SwappedBack):
+            moved = f"{plural(record.blocks, 'KV block')} in {span_text(record.transfer_us)}"
+            tokens = plural(record.tokens, "token")
             text = f"{moved} moved back from the host, all that the GPU no longer had of its {tokens}."
-            facts.append(_about(one.request_id) + say(text))
-        elif isinstance(one, TiersLoaded):
-            text = (
-                f"{plural(one.blocks, 'KV block')} came back ({', '.join(one.tiers)}) in {span_text(one.transfer_us)}"
-            )
-            text += ", instead of being computed again."
-            if one.thrashing:
-                text += f" {plural(one.thrashing, 'block')} of them had gone at most 1 ms before: thrashing."
-            facts.append(_about(one.request_id) + say(text))
+            facts.append(_about(record.request_id) + say(text))
+        elif isinstance(record, TiersLoaded):
+            text = f"{plural(record.blocks, 'KV block')} came back ({', '.join(record.tiers)})"
+            text += f" in {span_text(record.transfer_us)}, instead of being computed again."
+            if record.thrashing:
+                text += f" {plural(record.thrashing, 'block')} of them had gone at most 1 ms before: thrashing."
+            facts.append(_about(record.request_id) + say(text))
     left = len(facts) - _TOLD
     more = [say(f"And {plural(left, 'more request')}.")] if left > 0 else []
     return Part("KV blocks that moved", (*facts[:_TOLD], *more))

@@ -141,7 +141,7 @@ def _longest_gap(life: RequestLife, steps: Steps) -> int | None:
 
 def _queued(life: RequestLife, _steps: Steps) -> int | None:
     waits = [span.duration_us for span in life.spans if span.what == "wait"]
-    return sum(waits) if any(one.what == "queued" for one in life.entries) else None
+    return sum(waits) if any(entry.what == "queued" for entry in life.entries) else None
 
 
 def _preemptions(life: RequestLife, _steps: Steps) -> int | None:

@@ -29,7 +29,7 @@ def media_text(tokens: tuple[int, int, int]) -> str:
 
 def answers_begun(records: tuple[Record, ...]) -> tuple[str, ...]:
     """Return the requests that got the first token of their answer in an event, from its records."""
-    return tuple(one.request_id for one in records if isinstance(one, AnswerBegun))
+    return tuple(record.request_id for record in records if isinstance(record, AnswerBegun))
 
 
 def content_parts(debugger: Debugger, life: RequestLife, live: RequestSnapshot | None) -> list[Part]:
@@ -73,13 +73,13 @@ _LISTED: Final = 8
 def media_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return when a request's media were encoded or held it up; empty if steps do not schedule the encoder."""
     facts: list[Sentence] = []
-    for at, one in enumerate(life.entries):
-        if one.what == "media-held" and (held := record_of(debugger, one.event, MediaHeld, life.name)):
-            facts.append(_held(held, one, life.entries[at:]))
-        elif one.what == "media-encoded" and (done := record_of(debugger, one.event, MediaEncoded, life.name)):
+    for at, entry in enumerate(life.entries):
+        if entry.what == "media-held" and (held := record_of(debugger, entry.event, MediaHeld, life.name)):
+            facts.append(_held(held, entry, life.entries[at:]))
+        elif entry.what == "media-encoded" and (done := record_of(debugger, entry.event, MediaEncoded, life.name)):
             parts = [f"{plural(done.encoded_tokens, 'media token')} encoded"] if done.encoded_tokens else []
             parts += [f"{plural(done.cached_tokens, 'media token')} in the cache"] if done.cached_tokens else []
-            facts.append(say(f"{' and '.join(parts)} (", event_ref(one.event), ")."))
+            facts.append(say(f"{' and '.join(parts)} (", event_ref(entry.event), ")."))
     if len(facts) > _LISTED:
         facts = [*facts[:_LISTED], say(f"… and {len(facts) - _LISTED:,} more.")]
     return [Part("Encoder", tuple(facts))] if facts else []

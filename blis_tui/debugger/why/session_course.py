@@ -60,16 +60,16 @@ def turn_plan(session: Session) -> TurnPlan:
     """Return what a turn of such sessions consists of."""
     places: dict[str, tuple[int, ...]] = {}
     calls: list[TurnCall] = []
-    for one in session.calls:
+    for session_call in session.calls:
         first = len(calls)
-        places[one.id] = tuple(range(first, first + one.parallel))
-        after = tuple(place for name in one.after for place in places[name])
-        calls += [TurnCall(one.id, after)] * one.parallel
+        places[session_call.id] = tuple(range(first, first + session_call.parallel))
+        after = tuple(place for name in session_call.after for place in places[name])
+        calls += [TurnCall(session_call.id, after)] * session_call.parallel
     calls = calls or [TurnCall("", ())]
-    awaited = {place for one in calls for place in one.after}
+    awaited = {place for turn_call in calls for place in turn_call.after}
     return TurnPlan(
         calls=tuple(calls),
-        starts=tuple(place for place, one in enumerate(calls) if not one.after),
+        starts=tuple(place for place, turn_call in enumerate(calls) if not turn_call.after),
         ends=tuple(place for place in range(len(calls)) if place not in awaited),
         by_clock=session.pacing == "clock",
     )
@@ -87,7 +87,7 @@ def plan_of(experiment: Experiment, session: str) -> TurnPlan:
 def client_of(clients: Iterable[Client], session: str) -> Client | None:
     """Return the client of a session."""
     name = session.rpartition("-")[0]
-    return next((one for one in clients if one.id == name), None)
+    return next((client for client in clients if client.id == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,9 @@ def read_session(
     plan = plan_of(experiment, log.name(session))
     sent = log.calls(session)
     placed = list(zip(sent, _places(sent, plan), strict=True))
-    calls = tuple(_call(tape, one, place, until, settled) for one, place in placed if one.event <= until)
+    calls = tuple(
+        _call(tape, sent_call, place, until, settled) for sent_call, place in placed if sent_call.event <= until
+    )
     end, length, now_us = log.end(session, until), log.length(session), tape.time_us(until)
     if end is not None:
         completed = end[1]
@@ -222,7 +224,9 @@ def read_session(
         since_us=since_us,
         calls=calls,
         later=tuple(
-            _call(tape, one, place, len(tape), len(tape)) for one, place in placed if ahead and one.event > until
+            _call(tape, sent_call, place, len(tape), len(tape))
+            for sent_call, place in placed
+            if ahead and sent_call.event > until
         ),
     )
 
@@ -230,17 +234,17 @@ def read_session(
 def _places(sent: Sequence[SentCall], plan: TurnPlan) -> list[int]:
     """Return the position of each call in the session; the calls that start it are sent in order."""
     starts = iter(plan.starts)
-    return [one.call if one.call >= 0 else next(starts, 0) for one in sent]
+    return [sent_call.call if sent_call.call >= 0 else next(starts, 0) for sent_call in sent]
 
 
 def _call(tape: EventStore, sent: SentCall, place: int, until: int, settled: int) -> CallCourse:
     name = tape.name(sent.request)
     entries = tape.life(name, until, settled)
     again = _latest(entries, "retried")
-    scheduled = next((one for one in entries[again:] if one.what == "scheduled"), None)
+    scheduled = next((entry for entry in entries[again:] if entry.what == "scheduled"), None)
     # A first token that was discarded is none.
     kept = again if tape.keeps_output else max(again, _latest(entries, "preempted"))
-    first = next((one for one in reversed(entries[kept:]) if one.what == "first-token"), None)
+    first = next((entry for entry in reversed(entries[kept:]) if entry.what == "first-token"), None)
     return CallCourse(
         sent=sent,
         call=place,
@@ -249,7 +253,7 @@ def _call(tape: EventStore, sent: SentCall, place: int, until: int, settled: int
         input_tokens=entries[0].first,
         cached_tokens=-1 if scheduled is None else scheduled.first,
         first_token_us=-1 if first is None else entries[0].time_us + first.second,
-        end=next((one for one in reversed(entries) if described(one.what).ends), None),
+        end=next((entry for entry in reversed(entries) if described(entry.what).ends), None),
     )
 
 

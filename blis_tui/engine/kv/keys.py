@@ -83,12 +83,12 @@ class PromptKeys:
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
         """
-        found = self._stretches.get(segments)
-        if found is None:
+        key_ranges = self._stretches.get(segments)
+        if key_ranges is None:
             if len(self._stretches) == _REMEMBERED:
                 self._stretches.clear()
-            found = self._stretches[segments] = self._build(segments)
-        return found
+            key_ranges = self._stretches[segments] = self._build(segments)
+        return key_ranges
 
     def _build(self, segments: Segments) -> KeyRanges:
         parts: list[range] = []

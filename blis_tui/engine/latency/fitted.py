@@ -457,8 +457,8 @@ def _check(settings: FittedSettings) -> None:
     Raises:
         PolicyError: one is out of its range.
     """
-    for one in fields(settings):
-        limits, value = one.metadata["key"].limits, getattr(settings, one.name)
+    for field in fields(settings):
+        limits, value = field.metadata["key"].limits, getattr(settings, field.name)
         if "minimum" in limits and not limits["minimum"] <= value <= limits["maximum"]:
-            message = f"{one.name} of fitted is {value}"
+            message = f"{field.name} of fitted is {value}"
             raise PolicyError(message, help=f"it must lie between {limits['minimum']:g} and {limits['maximum']:g}")

@@ -124,12 +124,12 @@ class OperatorCosts:
         width = model.moe_intermediate_size or model.intermediate_size
         experts, top_k = model.num_experts // apart, model.num_experts_per_tok / apart
         spread = self.rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
-        found: Curve | None
+        curve: Curve | None
         if runs_marlin(kind, tables, engine):
-            found = marlin_experts(tables, kind, model.hidden_size, width / parts, experts, top_k, spread)
+            curve = marlin_experts(tables, kind, model.hidden_size, width / parts, experts, top_k, spread)
         else:
-            found = tables.experts(kind, model.hidden_size, width, experts, top_k, parts, spread)
-        if found is None:
+            curve = tables.experts(kind, model.hidden_size, width, experts, top_k, parts, spread)
+        if curve is None:
             raise PolicyError(f"no mixture of experts was measured on {tables.name}")
         busiest = Busiest(
             gpus=apart,
@@ -137,7 +137,7 @@ class OperatorCosts:
             top_k=model.num_experts_per_tok,
             lasting=popularity_excess(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
         )
-        return _of_the_busiest(found, busiest)
+        return _of_the_busiest(curve, busiest)
 
     def _sums(self, curve: Curve, *, spread: bool) -> list[tuple[float, Curve]]:
         """Return the all-reduces of a step; ``spread``: experts are shared by several ranks."""
@@ -221,7 +221,9 @@ class OperatorCosts:
 
     def listed(self, most: int) -> list[float]:
         """Return ``tokens_us`` for 0 to ``most`` tokens, with 0 for no tokens."""
-        knots = sorted({*(size for one in self._parts.values() for _, curve in one for size in curve.sizes), *_GRAPHS})
+        knots = sorted(
+            {*(size for part in self._parts.values() for _, curve in part for size in curve.sizes), *_GRAPHS}
+        )
         sizes = [1, *(int(knot) for knot in knots if 1 < knot < most and knot == int(knot)), most]
         found = [0.0]
         before, low = 0, 0.0

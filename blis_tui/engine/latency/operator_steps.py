@@ -187,7 +187,7 @@ class OperatorModel(Overheads):
                 bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
             times += [int(base + total * slope) for total in range(context, bound, count)]
             if least_us > base + context * slope:
-                times[known:] = [one if one > least_us else least_us for one in times[known:]]
+                times[known:] = [time if time > least_us else least_us for time in times[known:]]
             context, known = bound, len(times)
         return times
 

@@ -324,8 +324,8 @@ class OperatorTables:
         self._mixtures = tuple(mixture_of(line) for line in mixtures.lines("us"))
         if apart is not part and "experts" in apart.data:
             theirs = tuple(mixture_of(line) for line in apart.part("experts").lines("us"))
-            kinds = {one.kind for one in theirs}
-            self._mixtures = theirs + tuple(one for one in self._mixtures if one.kind not in kinds)
+            kinds = {mixture.kind for mixture in theirs}
+            self._mixtures = theirs + tuple(mixture for mixture in self._mixtures if mixture.kind not in kinds)
         sums = part.part("all_reduce")
         self._messages = sums.numbers("bytes")
         times = sums.part("us")
@@ -456,7 +456,7 @@ class OperatorTables:
     def _prompts_attention(
         self, tables: Sequence[Prompts], kv_cache: str, head_dim: int, heads: int
     ) -> PrefillAttention:
-        table = min(tables, key=lambda one: (one.kv_cache != kv_cache, abs(ln(one.head_dim / head_dim))))
+        table = min(tables, key=lambda prompts: (prompts.kv_cache != kv_cache, abs(ln(prompts.head_dim / head_dim))))
         measured = [at for at, row in enumerate(table.rows) if any(time is not None for time in row)]
         first, after, weight, inside = _between([table.heads[at] for at in measured], heads)
         low_row, high_row = table.rows[measured[first]], table.rows[measured[after]]
@@ -488,21 +488,23 @@ class OperatorTables:
         used. If a GPU has only some of the experts, ``top_k`` is the mean number chosen there and may be below one.
         """
 
-        def distance(one: Mixture) -> tuple[bool, float]:
+        def distance(mixture: Mixture) -> tuple[bool, float]:
             sizes = (
-                (one.hidden, hidden),
-                (one.intermediate / one.split, intermediate / split),
-                (one.experts, experts),
-                (one.top_k, top_k),
+                (mixture.hidden, hidden),
+                (mixture.intermediate / mixture.split, intermediate / split),
+                (mixture.experts, experts),
+                (mixture.top_k, top_k),
             )
             far = 0.0
             for theirs, ours in sizes:
                 far += abs(ln(theirs / ours))
-            return one.kind != kind, far + (0.0 if one.split == split else 0.01)
+            return mixture.kind != kind, far + (0.0 if mixture.split == split else 0.01)
 
         if not self._mixtures:
             return None
-        nearest = min([one for one in self._mixtures if _in_whole_blocks(one)] or self._mixtures, key=distance)
+        nearest = min(
+            [mixture for mixture in self._mixtures if _in_whole_blocks(mixture)] or self._mixtures, key=distance
+        )
         row = _filled(self._tokens, row_of(nearest.times))
         ours = (hidden, intermediate / split, top_k)
         theirs = (nearest.hidden, nearest.intermediate / nearest.split, float(nearest.top_k))

@@ -63,7 +63,7 @@ def step_overhead(lora: Lora) -> float:
     """Share by which each adapter of a batch lengthens its steps: that of the nearest known rank."""
     if lora.step_overhead is not None:
         return lora.step_overhead
-    return min(_STEP_OVERHEADS, key=lambda one: (abs(one[0] - lora.max_lora_rank), one[0]))[1]
+    return min(_STEP_OVERHEADS, key=lambda overhead: (abs(overhead[0] - lora.max_lora_rank), overhead[0]))[1]
 
 
 class LoadTimes:

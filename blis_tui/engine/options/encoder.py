@@ -428,8 +428,8 @@ class Encoder(StepPart):
             tuple(self._held_us.items()),
             tuple((end, tuple(slot for slot, _ in requests)) for end, requests in self._over),
             tuple(
-                (end, slot, *([self._due[one.index]] if one.index in self._due else ()))
-                for end, slot, one in self._late
+                (end, slot, *([self._due[request.index]] if request.index in self._due else ()))
+                for end, slot, request in self._late
             ),
             *self.books(),
         )

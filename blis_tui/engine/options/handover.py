@@ -34,17 +34,17 @@ def admit_prefilled(batch: Batch, plan: Plan, request: Request, padding: int = 0
 
 def first_with_blocks(batch: Batch) -> Request | None:
     """Return the first queued request whose prompt was computed elsewhere and that holds its KV blocks here."""
-    return next((one for one in batch.waiting.ordered() if one.index in batch.reserved), None)
+    return next((request for request in batch.waiting.ordered() if request.index in batch.reserved), None)
 
 
 def awaits_blocks(batch: Batch) -> bool:
     """Whether no request runs while KV blocks are being transferred here from another instance."""
-    return not batch.running and any(one.state is CREATED for one in batch.reserved.values())
+    return not batch.running and any(request.state is CREATED for request in batch.reserved.values())
 
 
 def evict_reserved(batch: Batch) -> Preemption:
     """Take the KV blocks of the last queued request that holds some; it must recompute its prompt here."""
-    victim = next(one for one in reversed(batch.waiting.ordered()) if one.index in batch.reserved)
+    victim = next(request for request in reversed(batch.waiting.ordered()) if request.index in batch.reserved)
     del batch.reserved[victim.index]
     lost = Preemption(victim, batch.waiting.head(), victim.computed_tokens, victim.held_blocks)
     batch.release_victim(victim, victim.computed_tokens)

@@ -154,7 +154,7 @@ class Stages(StepLoop):
             batch.in_flight_until[slot] = end
         goes_on = self.has_work
         if steps.done is not None:
-            ends_us = [one.end_us for one in self.under_way]
+            ends_us = [in_flight_batch.end_us for in_flight_batch in self.under_way]
             steps.tell(plan, self._next_us(now, ends_us) if goes_on else IDLE)
             if batch.waiting.items:
                 steps.report_stopped(plan, now)
@@ -163,7 +163,7 @@ class Stages(StepLoop):
     def want_step(self, now: int) -> None:
         """Schedule a pass if there is work; it may move to an earlier time later on."""
         if self.has_work and not self.halted:
-            self._schedule_entry(self._next_us(now, [one.end_us for one in self.under_way]))
+            self._schedule_entry(self._next_us(now, [in_flight_batch.end_us for in_flight_batch in self.under_way]))
 
     def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left: others may fit now."""
@@ -204,7 +204,7 @@ class Stages(StepLoop):
         self.halted = True
         self.upcoming = None
         self.step_pending = True  # blocks new passes: the instance's stop is pending instead
-        return max((one.end_us for one in self.under_way), default=-1)
+        return max((in_flight_batch.end_us for in_flight_batch in self.under_way), default=-1)
 
     def abandon(self) -> None:
         """Stop at once; all requests have been taken out."""
@@ -216,7 +216,10 @@ class Stages(StepLoop):
 
     def state(self) -> tuple[object, ...]:
         """Return the pipeline's state as plain values (for digests)."""
-        under_way = [(one.end_us, one.slots, [request.index for request in one.finishing]) for one in self.under_way]
+        under_way = [
+            (in_flight_batch.end_us, in_flight_batch.slots, [request.index for request in in_flight_batch.finishing])
+            for in_flight_batch in self.under_way
+        ]
         pending = self.upcoming and self.upcoming.time_us
         return (tuple(self.pipe.free_us), under_way, pending, sorted(self.batch.in_flight_until))
 
@@ -263,7 +266,7 @@ class BatchQueue(Stages):
             if len(self.under_way) == self.places:
                 self.want_step(now)
                 break
-            alone = not any(one.end_us for one in self.under_way)
+            alone = not any(in_flight_batch.end_us for in_flight_batch in self.under_way)
             batch.paused = self._paused()
             plan = self.steps.plan(now, ahead=not alone)
             if plan is None:
@@ -301,26 +304,26 @@ class BatchQueue(Stages):
             self.idle = None
         batch, cohort = self.batch, self.batch.cohort
         decodes = cohort.members()
-        token_us = {one.index: cohort.last_token_us(one) for one in decodes}
+        token_us = {decode.index: cohort.last_token_us(decode) for decode in decodes}
         # The batch enters when all its input tokens are there, also those of requests that have left.
         self.pipe.enters_us = max(
             (*token_us.values(), *(ghost.request.joined_us for ghost in plan.ghosts)), default=now
         )
-        slots = [one.batch_slot for one in decodes]
+        slots = [decode.batch_slot for decode in decodes]
         slots += [c.request.batch_slot for c in plan.chunks if c.computed + c.new == c.request.target_tokens]
         upcoming = self._enter(plan, now)
         end = self.steps.free_us
         batch.input_unknown.update((index, end) for index, time_us in token_us.items() if time_us > now)
         self._note(self.under_way.pop(), tuple(slots))
         if self.has_work:
-            self._schedule_entry(self._next_us(now, [one.end_us for one in self.under_way]))
+            self._schedule_entry(self._next_us(now, [in_flight_batch.end_us for in_flight_batch in self.under_way]))
         else:
             self._fill_with_empty()
         return upcoming
 
     def _fill_with_empty(self) -> None:
         """Fill the queue with empty plans, as the engine keeps planning without work while any batch is in flight."""
-        if any(one.end_us for one in self.under_way):
+        if any(in_flight_batch.end_us for in_flight_batch in self.under_way):
             self.under_way += [_NOTHING] * (self.places - len(self.under_way))
 
     def _note(self, entry: InFlightBatch, sampled: tuple[int, ...]) -> None:
@@ -331,7 +334,11 @@ class BatchQueue(Stages):
     def want_step(self, now: int) -> None:
         """Schedule the next planning for when the oldest batch is over."""
         if self.has_work and not self.halted:
-            self._schedule_entry(next((one.end_us for one in self.under_way if one.end_us >= now), now))
+            self._schedule_entry(
+                next(
+                    (in_flight_batch.end_us for in_flight_batch in self.under_way if in_flight_batch.end_us >= now), now
+                )
+            )
 
     def _next_us(self, now: int, ends_us: list[int]) -> int:
         return ends_us[0] if len(ends_us) == self.places else now
@@ -347,5 +354,5 @@ class BatchQueue(Stages):
         """Return the queue and what makes requests wait, as plain values (for digests)."""
         batch = self.batch
         waits = (batch.in_flight_until, batch.preempted_in_flight, batch.input_unknown)
-        idle = () if self.idle is None else [one.victim.index for one in self.idle.preempted]
+        idle = () if self.idle is None else [preemption.victim.index for preemption in self.idle.preempted]
         return (*super().state(), *(sorted(one.items()) for one in waits), self.sampled and list(self.sampled), idle)

@@ -70,7 +70,7 @@ class Tiers(StepPart):
     """
 
     def __init__(self, spec: KvTiers, block_tokens: int) -> None:
-        self.tiers = [Tier(one) for one in spec.tiers]
+        self.tiers = [Tier(tier) for tier in spec.tiers]
         self.looks_up = spec.kind == "offload"
         self._each_block = spec.kind != "offload"
         self._on_eviction = spec.kind == "threshold"

@@ -451,7 +451,10 @@ class GroupedPool(BlockPool):
 
     def state(self) -> tuple[object, ...]:
         """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
-        tables = [(index, one.cached, [*one.left], [[*row] for row in one.rows]) for index, one in self._tables.items()]
+        tables = [
+            (index, table.cached, [*table.left], [[*row] for row in table.rows])
+            for index, table in self._tables.items()
+        ]
         flights = (self._flies, [*self._in_flight.items()], [*self._granted.items()], self._just_ended)
         figures = (self.free, self.hits, self.misses, self.min_free)
         order = (*self._blanks, -1, *self._queue)

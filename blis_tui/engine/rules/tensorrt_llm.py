@@ -141,7 +141,7 @@ class TensorRtLlmBatching(RunningFirst):
             return False
         places = batch.limits.max_num_seqs - len(batch.running) - len(batch.finishing)
         tokens = batch.limits.max_num_batched_tokens - budget
-        prompts = [one.target_tokens for one in batch.waiting.ordered()[: max(0, places)]]
+        prompts = [request.target_tokens for request in batch.waiting.ordered()[: max(0, places)]]
         if not prompts or not self.admits(batch, batch.waiting.head()):
             return False
         for prompt in prompts:

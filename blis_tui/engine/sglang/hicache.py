@@ -141,7 +141,8 @@ class HostTree(RadixTree):
 
     def __getstate__(self) -> object:
         places = {
-            one.number: (one.device, one.host, one.hits, one.loading, one.lost_us) for one in map(_hosted, self.nodes())
+            node.number: (node.device, node.host, node.hits, node.loading, node.lost_us)
+            for node in map(_hosted, self.nodes())
         }
         moving = (self.queued, self.written_back)
         return (self._rows(), places, self.host, self.now, self._often, self._owners, moving, [*self.duplicates])
@@ -416,24 +417,24 @@ class HostTree(RadixTree):
 
     def state(self) -> tuple[object, ...]:
         """Return everything that determines its future, as plain values."""
-        nodes = sorted(map(_hosted, self.nodes()), key=lambda one: one.number)
-        places = tuple((one.number, one.device, one.host, one.hits, one.loading, one.lost_us) for one in nodes)
-        kept = tuple(number for number, one in self.duplicates.items() if one.parent is not None)
+        nodes = sorted(map(_hosted, self.nodes()), key=lambda node: node.number)
+        places = tuple((node.number, node.device, node.host, node.hits, node.loading, node.lost_us) for node in nodes)
+        kept = tuple(number for number, duplicate in self.duplicates.items() if duplicate.parent is not None)
         return (*super().state(), places, kept, self._owners, tuple(self.queued), tuple(self.written_back))
 
     def resident(self) -> Iterator[Node]:
         """Iterate over the nodes on the GPU."""
-        return (one for one in self.nodes() if _hosted(one).device)
+        return (node for node in self.nodes() if _hosted(node).device)
 
     def audit(self) -> str:
         """Check the books; return what is wrong, or an empty string."""
         used = 0
-        for one in map(_hosted, self.nodes()):
-            used += one.blocks if one.host else 0
-            if not one.device and (one.references or not one.host or one.resident):
-                return f"node {one.number} is on the host alone, and needed on the GPU"
-            if one.resident != len([each for each in one.children.values() if _hosted(each).device]):
-                return f"node {one.number} counts {one.resident} of its children on the GPU"
+        for node in map(_hosted, self.nodes()):
+            used += node.blocks if node.host else 0
+            if not node.device and (node.references or not node.host or node.resident):
+                return f"node {node.number} is on the host alone, and needed on the GPU"
+            if node.resident != len([each for each in node.children.values() if _hosted(each).device]):
+                return f"node {node.number} counts {node.resident} of its children on the GPU"
         if used != self.host.used or used > self.host.total:
             return f"the host holds {used} blocks, {self.host.used} are counted, and {self.host.total} fit"
         return super().audit()
@@ -553,8 +554,8 @@ class HiCache(Tiers):
     def reset(self) -> None:
         """Drop all content."""
         for transfers in (self.writes, self.loads):
-            for one in transfers:
-                for owner in one.owners:
+            for transfer in transfers:
+                for owner in transfer.owners:
                     self.pool.free += self.pool.host_tree.let_go(owner)
             transfers.clear()
         for owner in (*self._loading, *(owner for owner, _ in self.pool.host_tree.queued)):

@@ -146,7 +146,9 @@ class EventLoop(StepLoop):
         batch = self.batch
         batch.planned = following
         self.computed = [
-            one.request for one in plan.chunks if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
+            chunk.request
+            for chunk in plan.chunks
+            if chunk.computed + chunk.new == chunk.prompt and chunk.request.batch_slot >= 0
         ]
         if following is None or following.plan is None or not following.plan.decodes:
             return
@@ -212,7 +214,7 @@ class EventLoop(StepLoop):
     def _latest_tokens(self) -> list[int]:
         """Return when decoding requests whose clients have given up got their latest tokens."""
         cohort, given_up = self.batch.cohort, self.batch.given_up
-        return [cohort.last_token_us(one) for one in given_up.values() if one.joined_clock >= 0]
+        return [cohort.last_token_us(request) for request in given_up.values() if request.joined_clock >= 0]
 
     def note_given_up(self, request: Request) -> None:
         """React to a client that has given up, whose request stays."""
@@ -276,19 +278,19 @@ class EventLoop(StepLoop):
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
         batch = self.batch
-        aborting = [(one.index, content) for one, content in batch.aborting]
-        computed = [one.index for one in self.computed if one.state is RUNNING or self._ends(one)]
+        aborting = [(request.index, content) for request, content in batch.aborting]
+        computed = [request.index for request in self.computed if request.state is RUNNING or self._ends(request)]
         state: tuple[object, ...] = (list(batch.finishing), aborting, computed)
         if self.put_back is not None:
-            state = (*state, [one.victim.index for one in self.put_back.preempted])
+            state = (*state, [preemption.victim.index for preemption in self.put_back.preempted])
         if self.polls:
             state = (*state, "polls")
         if self.unheard:
-            state = (*state, "unheard", [one.index for one in self.unheard])
+            state = (*state, "unheard", [request.index for request in self.unheard])
         if batch.planned is None or batch.planned.plan is None:
             return state
         plan = batch.planned.plan
         chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
-        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
-        ghosts = [(one.request.index, one.context_tokens) for one in plan.ghosts]
+        preempted = [(preemption.victim.index, preemption.beneficiary.index) for preemption in plan.preempted]
+        ghosts = [(ghost.request.index, ghost.context_tokens) for ghost in plan.ghosts]
         return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)

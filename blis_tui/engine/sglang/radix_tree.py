@@ -128,7 +128,7 @@ class RadixTree:
 
     def _rows(self) -> State:
         # Node by node: a long conversation is a chain of nodes, too deep for recursive pickling.
-        rows = [(one.number, _parent_of(one), one.keys, one.references, one.used) for one in self.nodes()]
+        rows = [(node.number, _parent_of(node), node.keys, node.references, node.used) for node in self.nodes()]
         return (self._clock, self._numbers, rows, {owner: node.number for owner, node in self.holders.items()})
 
     def __setstate__(self, state: State) -> None:
@@ -291,8 +291,14 @@ class RadixTree:
         """Return everything that determines its future, as plain values."""
         nodes = sorted(self.nodes(), key=_number)
         rows = [
-            (one.number, _parent_of(one), one.references, one.used, *((keys.start, len(keys)) for keys in one.keys))
-            for one in nodes
+            (
+                node.number,
+                _parent_of(node),
+                node.references,
+                node.used,
+                *((keys.start, len(keys)) for keys in node.keys),
+            )
+            for node in nodes
         ]
         held = sorted((owner, node.number) for owner, node in self.holders.items())
         return (self._clock, self._numbers, tuple(rows), tuple(held))
@@ -374,7 +380,7 @@ def _parent_of(node: Node) -> int:
 
 
 def _length(keys: Sequence[range]) -> int:
-    return whole_sum([len(one) for one in keys])
+    return whole_sum([len(key) for key in keys])
 
 
 def common(left: Sequence[range], right: Sequence[range]) -> int:
@@ -392,18 +398,18 @@ def common(left: Sequence[range], right: Sequence[range]) -> int:
 def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     """Return the first ``blocks`` keys."""
     found = []
-    for one in keys:
+    for key in keys:
         if blocks <= 0:
             break
-        found.append(one[:blocks])
-        blocks -= len(one)
+        found.append(key[:blocks])
+        blocks -= len(key)
     return tuple(found)
 
 
 def keys_from(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     """Return all but the first ``blocks`` keys."""
-    for at, one in enumerate(keys):
-        if blocks < len(one):
-            return (one[blocks:], *keys[at + 1 :])
-        blocks -= len(one)
+    for at, key in enumerate(keys):
+        if blocks < len(key):
+            return (key[blocks:], *keys[at + 1 :])
+        blocks -= len(key)
     return ()

@@ -133,7 +133,7 @@ class AdapterPlaces:
 
     def __init__(self, adapters: Adapters, requests: Iterable[Request]) -> None:
         self._adapters = adapters
-        self._used = {one.adapter: None for one in requests}
+        self._used = {request.adapter: None for request in requests}
         self._passed: Request | None = None
 
     def has_place(self, request: Request) -> bool:
@@ -400,7 +400,7 @@ class SglangBatching(Plain):
         """Return the first requests in the queue that the scheduler has received."""
         if self._settings.scheduler_recv_interval <= 1:
             return batch.waiting.first(count)
-        known = [one for one in batch.waiting.ordered() if one.queued_us <= self._received_us]
+        known = [request for request in batch.waiting.ordered() if request.queued_us <= self._received_us]
         return known[:count]
 
     def _process_results(self, batch: Batch) -> None:
@@ -413,21 +413,23 @@ class SglangBatching(Plain):
             pool.checkpoint(chunked, self._computed)
         before = self.before
         if before is not None and before.prefills:
-            joining = [one for one in before.prefills if one is not before.chunked and one.state is RUNNING]
+            joining = [
+                request for request in before.prefills if request is not before.chunked and request.state is RUNNING
+            ]
             if len(joining) < len(before.prefills):
                 self.full = False
                 self._forget_ended(before)
             if before.decodes or (joining and not self.running):
                 self.full = False
             if before.decodes:  # decodes of a mixed batch come after its prefills
-                joined = {one.index: one for one in joining}
+                joined = {request.index: request for request in joining}
                 self.running = {**joined, **self.running}
             else:
-                self.running.update((one.index, one) for one in joining)
-        gone = [one for one in self.running.values() if one.state is not RUNNING]
-        for one in gone:
-            del self.running[one.index]
-            self._leave(one)
+                self.running.update((request.index, request) for request in joining)
+        gone = [request for request in self.running.values() if request.state is not RUNNING]
+        for request in gone:
+            del self.running[request.index]
+            self._leave(request)
             self.full = False
         if not self.running:
             self.full = False
@@ -437,7 +439,7 @@ class SglangBatching(Plain):
         there = len(batch.running) + len(batch.finishing)
         if len(self._turns) <= 2 * there + _MAX_DEPARTED:
             return
-        alive = {one.index for requests in (batch.running, batch.finishing) for one in requests.values()}
+        alive = {request.index for requests in (batch.running, batch.finishing) for request in requests.values()}
         self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
         if self._priorities is not None:
             self._priorities.keep(alive, batch.waiting.items)
@@ -445,9 +447,9 @@ class SglangBatching(Plain):
     def _forget_ended(self, formed: FormedBatch) -> None:
         """Forget the priorities of requests that ended with their first token, so never ran."""
         if self._priorities is not None:
-            for one in formed.prefills:
-                if one.state is COMPLETED:
-                    self._priorities.forget(one)
+            for request in formed.prefills:
+                if request.state is COMPLETED:
+                    self._priorities.forget(request)
 
     def _leave(self, request: Request) -> None:
         self._turns.pop(request.index, None)
@@ -505,7 +507,7 @@ class SglangBatching(Plain):
         most: int | None = max(0, limit if self._priorities is not None else limit - len(self.running)) + 1
         places = None
         if batch.adapters is not None:
-            most, there = None, (one.request for one in adder.entries)
+            most, there = None, (entry.request for entry in adder.entries)
             places = AdapterPlaces(batch.adapters, (*self.running.values(), *there))
         for request in self._waiting(batch, most):
             if adder.state() is Verdict.OTHER:
@@ -601,8 +603,8 @@ class SglangBatching(Plain):
         if not self.running or not pool.make_room(self._decode_blocks(batch, self.running.values())):
             return False
         if self._priorities is not None:
-            for one in self.running.values():
-                self._priorities.note_mixed(one, one.input_tokens + batch.cohort.generated_tokens(one))
+            for request in self.running.values():
+                self._priorities.note_mixed(request, request.input_tokens + batch.cohort.generated_tokens(request))
         self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()))
         return True
 
@@ -650,9 +652,9 @@ class SglangBatching(Plain):
         pool.take(due)
         plan.decodes = True
         if self.under_way is not None:
-            for one in self._ending(batch):
-                if one.index in self.running:
-                    plan.ghosts.append(DiscardedTokens(one, 1, self._committed_tokens(batch, one)))
+            for request in self._ending(batch):
+                if request.index in self.running:
+                    plan.ghosts.append(DiscardedTokens(request, 1, self._committed_tokens(batch, request)))
 
     def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
         """KV blocks that these requests need for their next tokens."""
@@ -660,9 +662,9 @@ class SglangBatching(Plain):
         if page == 1:
             return len(requests)
         due, clock = 0, batch.cohort.clock + batch.cohort.ahead
-        for one in requests:  # as `_committed_tokens`: calling it takes a tenth of a simulation
-            joined = one.joined_clock
-            due += (one.target_tokens if joined < 0 else one.computed_tokens + clock - joined) % page == 0
+        for request in requests:  # as `_committed_tokens`: calling it takes a tenth of a simulation
+            joined = request.joined_clock
+            due += (request.target_tokens if joined < 0 else request.computed_tokens + clock - joined) % page == 0
         return due
 
     def _committed_tokens(self, batch: Batch, request: Request) -> int:
@@ -678,24 +680,26 @@ class SglangBatching(Plain):
         under_way, cohort = self.under_way, batch.cohort
         if under_way is None:
             return []
-        found = [
-            one
-            for one in under_way.prefills
-            if one is not under_way.chunked and one.state is RUNNING and one.generated_tokens + 1 >= _wanted(one)
+        requests = [
+            request
+            for request in under_way.prefills
+            if request is not under_way.chunked
+            and request.state is RUNNING
+            and request.generated_tokens + 1 >= _wanted(request)
         ]
         if under_way.decodes:
-            found += cohort.calendar.get(cohort.clock + 1, {}).values()
-        return found
+            requests += cohort.calendar.get(cohort.clock + 1, {}).values()
+        return requests
 
     def _drop_finishing(self, batch: Batch) -> bool:
         """Leave out requests that end by length in the step in flight; return whether there are any."""
         ending = [
-            one
-            for one in self._ending(batch)
-            if one.index in self.running and batch.cohort.generated_tokens(one) + 1 >= one.max_output_tokens
+            request
+            for request in self._ending(batch)
+            if request.index in self.running and batch.cohort.generated_tokens(request) + 1 >= request.max_output_tokens
         ]
-        for one in ending:
-            del self.running[one.index]
+        for request in ending:
+            del self.running[request.index]
         return bool(ending)
 
     # ---- retraction ----
@@ -708,7 +712,9 @@ class SglangBatching(Plain):
         generated = batch.cohort.generated_tokens
         needed, free, before = self._decode_blocks(batch, self.running.values()), pool.free, self.ratio
         before_count = len(self.running)
-        kept = sorted(self.running.values(), key=lambda one: (generated(one), -one.input_tokens), reverse=True)
+        kept = sorted(
+            self.running.values(), key=lambda request: (generated(request), -request.input_tokens), reverse=True
+        )
         room = False
         while not room and len(kept) > 1:
             victim = kept.pop()
@@ -717,10 +723,10 @@ class SglangBatching(Plain):
             room = pool.make_room(self._decode_blocks(batch, kept))
         if not room and not pool.make_room(self._decode_blocks(batch, kept)):
             return False
-        self.running = {one.index: one for one in kept}
+        self.running = {request.index: request for request in kept}
         self._note_running(kept)
-        decoded = whole_sum([generated(one) for one in kept])
-        declared = whole_sum([one.max_output_tokens for one in kept])
+        decoded = whole_sum([generated(request) for request in kept])
+        declared = whole_sum([request.max_output_tokens for request in kept])
         self.ratio = min(1.0, (decoded + _RETRACT_STEPS * len(kept)) / (declared + 1))
         plan.retraction = Retraction(before_count - len(kept), len(kept), needed, free, before, self.ratio)
         return True
@@ -758,5 +764,5 @@ def _wanted(request: Request) -> int:
 def _formed_state(formed: FormedBatch | None) -> object:
     if formed is None:
         return None
-    prefills: Sequence[int] = [one.index for one in formed.prefills]
+    prefills: Sequence[int] = [request.index for request in formed.prefills]
     return (prefills, formed.chunked and formed.chunked.index, formed.decodes)

@@ -51,7 +51,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
         )
     told = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
     lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
-    lines += [f"# {one}" for one in fitted.statements]
+    lines += [f"# {statement}" for statement in fitted.statements]
     lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
     lines += ["# Not determined by these measurements, and left as they were:"]
     lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
@@ -72,7 +72,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
 
 def _plain(value: Setting | PluginConfig) -> Json:
     if isinstance(value, PluginConfig):
-        return {"kind": value.kind, **{key: _plain(one) for key, one in value.settings.items()}}
+        return {"kind": value.kind, **{key: _plain(setting) for key, setting in value.settings.items()}}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return dict(value) if isinstance(value, Mapping) else value

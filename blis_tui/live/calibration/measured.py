@@ -534,10 +534,10 @@ def _logged(text: str) -> Iterator[_Row]:
     for place, line in enumerate(text.splitlines(), 1):
         if "Iteration(" not in line:
             continue
-        found = _ITERATION.search(line)
-        if found is None:
+        match = _ITERATION.search(line)
+        if match is None:
             raise ValueError(f"not as vLLM writes iterations: {line.strip()[:120]}")
-        engine, iteration, prefills, new, decodes, elapsed_ms, used = found.groups()
+        engine, iteration, prefills, new, decodes, elapsed_ms, used = match.groups()
         process = _PROCESS.search(line)
         before, one = one, (int(iteration), f"{process[1] if process else ''} engine {engine or 0}".strip())
         if before[0] >= 0 and before[1] != one[1]:

@@ -134,7 +134,7 @@ def means(experiment: Experiment) -> dict[str, float]:
         "tpot": [(end - first) / (tokens - 1) for first, end, tokens in found if tokens > 1],
         "e2e": [float(end) for _, end, _ in found],
     }
-    return {metric: fsum(one) / len(one) for metric, one in times.items() if one and fsum(one) > 0.0}
+    return {metric: fsum(time) / len(time) for metric, time in times.items() if time and fsum(time) > 0.0}
 
 
 def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig]) -> dict[str, float]:
@@ -146,7 +146,7 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
         draws: other coefficients, drawn from their posterior distribution.
     """
     aim = means(with_latency(experiment, best))
-    others = [means(with_latency(experiment, one)) for one in draws]
+    others = [means(with_latency(experiment, plugin_config)) for plugin_config in draws]
     found = {}
     for metric, value in aim.items():
         off = [log(one[metric] / value) ** 2 for one in others if metric in one]
@@ -169,7 +169,7 @@ def expected_under(
     return tuple(found)
 
 
-def expected_text(one: OtherLoadErrors) -> str:
+def expected_text(errors: OtherLoadErrors) -> str:
     """Return the expected errors as printed."""
-    shares = ", ".join(f"{metric.upper()} {100.0 * share:.1f} %" for metric, share in one.within.items())
-    return f"{one.load.words}: {shares}"
+    shares = ", ".join(f"{metric.upper()} {100.0 * share:.1f} %" for metric, share in errors.within.items())
+    return f"{errors.load.words}: {shares}"

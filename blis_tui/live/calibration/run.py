@@ -190,12 +190,12 @@ def mixed(recording: Recording) -> str | None:
     """
     answers = [
         (
-            one.arrival_us + one.ttft_us,
-            one.arrival_us + one.e2e_us,
-            (one.e2e_us - one.ttft_us) / (one.output_tokens - 1),
+            request.arrival_us + request.ttft_us,
+            request.arrival_us + request.e2e_us,
+            (request.e2e_us - request.ttft_us) / (request.output_tokens - 1),
         )
-        for one in recording.requests
-        if one.output_tokens >= _FEWEST_TOKENS and one.e2e_us > one.ttft_us
+        for request in recording.requests
+        if request.output_tokens >= _FEWEST_TOKENS and request.e2e_us > request.ttft_us
     ]
     answers.sort()
     ratios = sorted(ratio for at in range(len(answers)) if (ratio := _beside(answers, at)) is not None)
@@ -274,7 +274,7 @@ def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Pa
         found: the loads.
         target: the file to be written.
     """
-    workloads = [_workload(one.load) for one in found.loads]
+    workloads = [_workload(load.load) for load in found.loads]
     name = target.name.removesuffix(".blis.yaml").removesuffix(".yaml")
     own = [f"workload={json.dumps(workloads[0])}", "expect=[]", f"metadata.name={name}"]
     composed = compose(spec, overrides=[*overrides, *own], relative_to=target.parent)
@@ -285,12 +285,12 @@ def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Pa
         f"#   blis-tui observe URL --workload {file} --case {first} -o {first}",
         "# and then, with all that were measured:",
         f"#   blis-tui calibrate users-*/requests.csv --spec {file} -o mine.yaml",
-        *(f"# {one}" for one in accuracy_sentences(found)),
+        *(f"# {accuracy_sentence}" for accuracy_sentence in accuracy_sentences(found)),
         "cases:",
     ]
-    for one, workload in zip(found.loads, workloads, strict=True):
-        lines += [f"  # {sentence}" for sentence in purpose_sentences(one.settles, one.duration_us)]
-        lines.append(f"  {case_name(one.load)}: {flow({'workload': workload})}")
+    for load, workload in zip(found.loads, workloads, strict=True):
+        lines += [f"  # {sentence}" for sentence in purpose_sentences(load.settles, load.duration_us)]
+        lines.append(f"  {case_name(load.load)}: {flow({'workload': workload})}")
     return composed.to_yaml() + "\n".join(lines) + "\n"
 
 
@@ -344,7 +344,7 @@ def as_table(
         lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
         lines += [*found.fit.statements, ""] if found.fit.statements else []
         if found.fit.elsewhere:
-            lines += [EXPECTED, *(f"  {expected_text(one)}" for one in found.fit.elsewhere), ""]
+            lines += [EXPECTED, *(f"  {expected_text(errors)}" for errors in found.fit.elsewhere), ""]
         lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
     lines.append(_HEAD)
     for name, pairs in runs.items():
@@ -416,11 +416,11 @@ def as_json(
         document["statements"] = found.fit.statements
         document["expected_error_percent"] = [
             {
-                "users": one.load.users,
-                "prompt_tokens": one.load.prompt_tokens,
-                **{metric: round(100.0 * share, 2) for metric, share in one.within.items()},
+                "users": errors.load.users,
+                "prompt_tokens": errors.load.prompt_tokens,
+                **{metric: round(100.0 * share, 2) for metric, share in errors.within.items()},
             }
-            for one in found.fit.elsewhere
+            for errors in found.fit.elsewhere
         ]
         document["before"] = {name: _plain(pairs) for name, pairs in found.before.items()}
         document["left_out"] = {one.name: one.why for one in found.fit.left_out}

@@ -57,10 +57,10 @@ def with_load(experiment: Experiment, recording: Recording, folder: Path, *, rep
     with atomic_text(path, asked_for=False) as file:
         writer = csv.writer(file)
         writer.writerow(("arrival_us", "input_tokens", "output_tokens", "prefix_group", "prefix_tokens"))
-        for one in recording.requests:
-            own = (one.prefix_group, one.prefix_tokens) if one.prefix_tokens else ("", "")
-            shared = (f"p{one.input_tokens}", one.input_tokens) if repeated else own
-            writer.writerow((int(one.arrival_us), one.input_tokens, one.output_tokens, *shared))
+        for request in recording.requests:
+            own = (request.prefix_group, request.prefix_tokens) if request.prefix_tokens else ("", "")
+            shared = (f"p{request.input_tokens}", request.input_tokens) if repeated else own
+            writer.writerow((int(request.arrival_us), request.input_tokens, request.output_tokens, *shared))
     trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=_MAX_TRACE_BYTES))
     return replace(experiment, workload=Workload(name="measured", trace=trace), horizon_us=None, expect=())
 
@@ -106,7 +106,7 @@ def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
     (pool,) = experiment.pools
     latency = launched(create_latency(builtin(), pool), pool)
     load = StepLoad()
-    found = []
+    pairs = []
     for step in log.steps:
         load.decode_requests = step.decode_requests
         load.decode_context_tokens = round(step.context_tokens)
@@ -114,8 +114,8 @@ def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
             Chunk(Request(at, str(at), 0, computed + new, 1), computed, new, computed + new)
             for at, (computed, new) in enumerate(step.chunks)
         ]
-        found.append(StepPair(step, latency.step_time_us(load)))
-    return found
+        pairs.append(StepPair(step, latency.step_time_us(load)))
+    return pairs
 
 
 METRICS: Final = ("ttft", "tpot", "e2e", "step")
@@ -298,15 +298,15 @@ def pairs_of(one: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pa
 
 def _beside(recording: Recording, report: Report) -> Pairs:
     rows = list(report.rows)
-    found = [
+    pairs = [
         Pair(measured, row.ttft_us, row.e2e_us, batch)
         for row, measured, batch in zip(rows, recording.requests, batches(rows), strict=True)
         if row.ttft_us is not None and row.e2e_us is not None
     ]
-    if not found:
+    if not pairs:
         message = f"no request of {recording.path} completes in the simulation"
         raise InputError(message, help="look at the engine's limits")
-    return found
+    return pairs
 
 
 def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation]]]:

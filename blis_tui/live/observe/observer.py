@@ -301,7 +301,7 @@ class Observer:
     async def _together(self, load: Load, beside: list[Coroutine[None, None, None]]) -> None:
         """Load the server while other tasks run; a failure of any ends the run."""
         self._loading = asyncio.create_task(load.run())
-        watching = [asyncio.create_task(one) for one in beside]
+        watching = [asyncio.create_task(coroutine) for coroutine in beside]
         try:
             if self._stopped:
                 self._loading.cancel()

@@ -220,7 +220,7 @@ class Recording:
     @property
     def answered(self) -> Sequence[Observed]:
         """The requests that completed."""
-        return [one for one in self.requests if one.outcome == COMPLETED and one.chunks]
+        return [request for request in self.requests if request.outcome == COMPLETED and request.chunks]
 
 
 TABLE: Final = "requests.csv"

@@ -76,11 +76,11 @@ def samples(text: str, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[s
     proportional to the text's length, whatever is in it.
     """
     for line in text.split("\n"):
-        if (found := _NAME.match(line)) is None or found[0] not in wanted or len(line) > _LONGEST_LINE:
+        if (match := _NAME.match(line)) is None or match[0] not in wanted or len(line) > _LONGEST_LINE:
             continue
-        labels, place = _labels(line, found.end())
+        labels, place = _labels(line, match.end())
         if (told := _VALUE.match(line, place)) is not None and (value := _value(told[1] or told[2])) is not None:
-            yield found[0], labels, value
+            yield match[0], labels, value
 
 
 def _labels(line: str, place: int) -> tuple[dict[str, str], int]:
@@ -89,9 +89,9 @@ def _labels(line: str, place: int) -> tuple[dict[str, str], int]:
     if line[place : place + 1] != "{":
         return labels, place
     place += 1
-    while (found := _LABEL.match(line, place)) is not None:
-        labels[found[1]] = found[2]
-        place = found.end()
+    while (match := _LABEL.match(line, place)) is not None:
+        labels[match[1]] = match[2]
+        place = match.end()
     end = _END.match(line, place)
     return labels, len(line) if end is None else end.end()
 
@@ -227,19 +227,19 @@ _LONGEST_LOG_LINE: Final = 1 << 16
 
 def step_of(line: bytes, end_us: int | None) -> Step | None:
     """Return the step in a line of a log; None = it contains none."""
-    found = _ITERATION.search(line)
-    if found is None or found[7]:
+    match = _ITERATION.search(line)
+    if match is None or match[7]:
         return None
-    number, prefills, prefill_tokens, decodes, decode_tokens = (int(text) for text in found.groups()[:5])
+    number, prefills, prefill_tokens, decodes, decode_tokens = (int(text) for text in match.groups()[:5])
     return Step(
         number=number,
         end_us=end_us,
-        duration_us=round(float(found[6]) * 1000),
+        duration_us=round(float(match[6]) * 1000),
         prefill_requests=prefills,
         prefill_tokens=prefill_tokens,
         decode_requests=decodes,
         decode_tokens=decode_tokens,
-        kv_share=None if found[8] is None else float(found[8]) / 100,
+        kv_share=None if match[8] is None else float(match[8]) / 100,
     )
 
 

@@ -171,12 +171,12 @@ class Core:
         """
         self.simulation.run(until_us=until_us)
         self._reached_us = max(self._reached_us, until_us)
-        found = []
+        updates = []
         while self._news and self._news[0][0] <= until_us:
             news = heappop(self._news)[2]
             if news.end or news.number not in self._gone:
-                found.append(news)
-        return found
+                updates.append(news)
+        return updates
 
     def close(self) -> None:
         """Accept no more requests."""

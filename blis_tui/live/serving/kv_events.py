@@ -115,8 +115,8 @@ class KvPublisher:
 
     def close(self) -> None:
         """Stop publishing."""
-        for one in self._publishers:
-            one.close()
+        for publisher in self._publishers:
+            publisher.close()
         self._context.term()
 
     def _open(self, rank: int) -> _Publisher:

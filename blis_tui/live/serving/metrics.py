@@ -75,8 +75,10 @@ class Metrics:
         for instance in cluster.instances[len(self._sums) :]:
             pool = cluster.pools[instance.index]
             self._models.append(pool.model.name)
-            ends = [() if one.counts else one.buckets_s or buckets_of_tokens(longest(pool)) for one in FAMILIES]
-            self._sums.append([_Sum(one) for one in ends])
+            ends = [
+                () if family.counts else family.buckets_s or buckets_of_tokens(longest(pool)) for family in FAMILIES
+            ]
+            self._sums.append([_Sum(end) for end in ends])
             self._first_tokens.append(0)
         for row in log.rows(self._seen):
             capped = int(row.number in self.cut)

@@ -461,7 +461,7 @@ async def run(endpoint: Endpoint, address: Address, said: Callable[[int], None],
     await runner.setup()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(accepted.handle_error)
-    tasks = [asyncio.create_task(one) for one in (endpoint.keep_pace(), stop.wait(), accepted.close_idle())]
+    tasks = [asyncio.create_task(coroutine) for coroutine in (endpoint.keep_pace(), stop.wait(), accepted.close_idle())]
     try:
         listening = await _listening(accepted, address)
         said(int(listening.sockets[0].getsockname()[1]))

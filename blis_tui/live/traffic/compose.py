@@ -80,12 +80,12 @@ def merged(parts: Sequence[Traffic]) -> Iterator[RequestTiming]:
     labels = [part.name.partition(".")[0] for part in parts]
     labels = [f"{label}-{at}" if labels.count(label) > 1 else label for at, label in enumerate(labels, 1)]
     streams = (_labelled(part, label) for part, label in zip(parts, labels, strict=True))
-    return merge(*streams, key=lambda one: one.request.arrival_us)
+    return merge(*streams, key=lambda timing: timing.request.arrival_us)
 
 
 def _labelled(part: Traffic, label: str) -> Iterator[RequestTiming]:
-    for one in part.requests:
-        request = one.request
+    for timing in part.requests:
+        request = timing.request
         request.request_id = f"{label}/{request.request_id}"
         request.segments, request.content = (
             tuple((f"{label}/{name}", tokens) for name, tokens in segments)
@@ -94,7 +94,7 @@ def _labelled(part: Traffic, label: str) -> Iterator[RequestTiming]:
         request.media_items = tuple(item._replace(content=f"{label}/{item.content}") for item in request.media_items)
         if request.session_id:
             request.session_id = f"{label}/{request.session_id}"
-        yield one
+        yield timing
 
 
 def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = None) -> Composed:

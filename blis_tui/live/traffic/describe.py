@@ -32,48 +32,51 @@ _SOURCES: Final = {"trace": "recorded", "workload": "workload document", "experi
 PLAIN_CLASS: Final = "standard"
 
 
-def as_text(found: Description) -> str:
+def as_text(description: Description) -> str:
     """Return blocks of text with lines of at most about 100 characters."""
-    blocks = ["\n".join(_facts(found)), _lengths({"prompts": found.input_tokens, "outputs": found.output_tokens})]
-    blocks += [_groups(heading, groups, found.prefix_reuse) for heading, groups in groupings(found).items()]
-    blocks += [_course(found.arrivals), _histograms(found.input_histogram, found.output_histogram)]
+    blocks = [
+        "\n".join(_facts(description)),
+        _lengths({"prompts": description.input_tokens, "outputs": description.output_tokens}),
+    ]
+    blocks += [_groups(heading, groups, description.prefix_reuse) for heading, groups in groupings(description).items()]
+    blocks += [_course(description.arrivals), _histograms(description.input_histogram, description.output_histogram)]
     return "\n\n".join(blocks) + "\n"
 
 
-def groupings(found: Description) -> dict[str, Mapping[str, Group]]:
+def groupings(description: Description) -> dict[str, Mapping[str, Group]]:
     """Return the groups under the headings of their tables, for attributes in which requests differ."""
-    classes = found.slo_classes
+    classes = description.slo_classes
     return {
         heading: groups
         for heading, groups in (
-            ("client", found.clients),
-            ("tenant", found.tenants),
+            ("client", description.clients),
+            ("tenant", description.tenants),
             ("SLO class", {} if list(classes) == [PLAIN_CLASS] else classes),
-            ("model", found.models),
+            ("model", description.models),
         )
         if groups
     }
 
 
-def facts(found: Description) -> dict[str, str]:
+def facts(description: Description) -> dict[str, str]:
     """Return the figures of all requests, by name."""
-    rate, burst, reuse = found.rate, found.burstiness, found.prefix_reuse
-    seed = "" if found.seed is None else f", seed {found.seed}"
-    cut = "" if found.cut is None else ", the first of an endless workload"
+    rate, burst, reuse = description.rate, description.burstiness, description.prefix_reuse
+    seed = "" if description.seed is None else f", seed {description.seed}"
+    cut = "" if description.cut is None else ", the first of an endless workload"
     told = {
-        "workload": f"{found.name} ({_SOURCES[found.source]}{seed})",
-        "requests": f"{found.requests:,} in {found.duration_s:,.1f} s{cut}",
-        **({"left out": ", ".join(map(str, found.left_out))} if found.left_out else {}),
+        "workload": f"{description.name} ({_SOURCES[description.source]}{seed})",
+        "requests": f"{description.requests:,} in {description.duration_s:,.1f} s{cut}",
+        **({"left out": ", ".join(map(str, description.left_out))} if description.left_out else {}),
         "rate": ("all at once" if rate.mean_per_s is None else f"{rate.mean_per_s:,.3g} requests/s")
         + f", {rate.peak_second.requests:,} in the busiest second (from {rate.peak_second.at_s:,.1f} s)"
         + f", {rate.peak_minute.requests:,} in the busiest minute (from {rate.peak_minute.at_s:,.1f} s)",
         "burstiness": f"CV of gaps {number_text(burst.gap_cv)}, index of dispersion"
         f" {number_text(burst.dispersion_second)} by second,"
         f" {number_text(burst.dispersion_minute)} by minute (Poisson: 1)",
-        "tokens": f"{found.input_tokens.total:,} in, {found.output_tokens.total:,} out",
+        "tokens": f"{description.input_tokens.total:,} in, {description.output_tokens.total:,} out",
         "prefix reuse": _reuse(reuse),
     }
-    if (sessions := found.sessions) is not None:
+    if (sessions := description.sessions) is not None:
         gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"
         told["sessions"] = (
             f"{sessions.sessions:,} of {sessions.turns_mean:,.1f} turns on average, at most {sessions.turns_max:,}{gap}"
@@ -131,15 +134,15 @@ def length_cells(lengths: Lengths) -> tuple[str, ...]:
 LENGTH_COLUMNS: Final = _COLUMNS
 
 
-def _facts(found: Description) -> Iterator[str]:
-    told = facts(found)
+def _facts(description: Description) -> Iterator[str]:
+    told = facts(description)
     width = max(map(len, told)) + 2
     for name, text in told.items():
         yield printable(f"{name:<{width}}{text}")
 
 
 def _lengths(rows: Mapping[str, Lengths]) -> str:
-    cells = [("tokens", *LENGTH_COLUMNS), *((name, *length_cells(one)) for name, one in rows.items())]
+    cells = [("tokens", *LENGTH_COLUMNS), *((name, *length_cells(row)) for name, row in rows.items())]
     return "\n".join(aligned(cells, range(1, len(cells[0])), _GAP))
 
 
@@ -189,25 +192,28 @@ _ROW: Final = 18
 _STYLE: Final = "rect, polygon { fill: #4c7bd9; }\n"
 
 
-def page(found: Description) -> str:
+def page(description: Description) -> str:
     """Create a page with tables of all figures, the arrival curve and the lengths."""
     parts = [
-        plain_table((), ((name, text) for name, text in facts(found).items()), numbers=False),
+        plain_table((), ((name, text) for name, text in facts(description).items()), numbers=False),
         "<h2>Requests over time</h2>",
-        _arrivals_svg(found.arrivals),
+        _arrivals_svg(description.arrivals),
         "<h2>Lengths in tokens</h2>",
         plain_table(
             ("", *LENGTH_COLUMNS),
-            (("prompts", *length_cells(found.input_tokens)), ("outputs", *length_cells(found.output_tokens))),
+            (
+                ("prompts", *length_cells(description.input_tokens)),
+                ("outputs", *length_cells(description.output_tokens)),
+            ),
         ),
-        _bars("prompts", found.input_histogram),
-        _bars("outputs", found.output_histogram),
+        _bars("prompts", description.input_histogram),
+        _bars("outputs", description.output_histogram),
     ]
-    for heading, groups in groupings(found).items():
+    for heading, groups in groupings(description).items():
         parts.append(f"<h2>By {escape(heading)}</h2>")
-        rows = ((name or "(none)", *group_cells(group, found.prefix_reuse)) for name, group in groups.items())
+        rows = ((name or "(none)", *group_cells(group, description.prefix_reuse)) for name, group in groups.items())
         parts.append(plain_table((heading, *GROUP_COLUMNS), rows))
-    return plain_page(f"Workload {found.name}", [*parts, f"<p>blis-tui {__version__}</p>"], _STYLE)
+    return plain_page(f"Workload {description.name}", [*parts, f"<p>blis-tui {__version__}</p>"], _STYLE)
 
 
 def _arrivals_svg(course: RequestsOverTime) -> str:
@@ -259,8 +265,8 @@ COLUMNS: Final = (
 def trace_csv(asked: Iterable[RequestTiming]) -> Iterator[str]:
     """Iterate over the file's lines, column names first; ``input_tokens`` are whole prompts."""
     yield csv_line(COLUMNS)
-    for one in asked:
-        request = one.request
+    for timing in asked:
+        request = timing.request
         named = len(request.content) > len(request.segments)
         yield csv_line(
             (
@@ -269,6 +275,6 @@ def trace_csv(asked: Iterable[RequestTiming]) -> Iterator[str]:
                 *(request.deadline_us or None, request.session_id, request.round_index, request.adapter),
                 *(request.reasoning.tokens if request.reasoning else 0, *request.media),
                 *(items_cell(request.media_items), max(0, request.declared_tokens), int(request.ignore_eos)),
-                *(request.content[-1][0] if named else "", None if one.e2e_us < 0 else one.e2e_us),
+                *(request.content[-1][0] if named else "", None if timing.e2e_us < 0 else timing.e2e_us),
             )
         )

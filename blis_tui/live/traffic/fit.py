@@ -108,7 +108,9 @@ class Fitted:
     def to_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""
         return {
-            "clients": [{key: part for key, part in asdict(one).items() if part is not None} for one in self.clients],
+            "clients": [
+                {key: part for key, part in asdict(client).items() if part is not None} for client in self.clients
+            ],
             "agreement": {name: asdict(one) for name, one in self.agreement.items()},
             "warnings": list(self.warnings),
             "notes": list(self.notes),
@@ -143,15 +145,15 @@ def fit(
     talks = group_sessions(ledger)
     if talks and stage_s:
         raise PolicyError("sessions are fitted at one rate", help="remove --stage")
-    in_sessions = {row for one in talks for row in one.rows()}
+    in_sessions = {row for talk in talks for row in talk.rows()}
     known = kinds_of(ledger, in_sessions)
     clock = _Stages(arrivals, stage_s) if stage_s else None
     fitted = tuple(_client(ledger, kind, clock) for kind in known.found)
-    told = tuple(_sessions(ledger, one) for one in talks)
+    told = tuple(_sessions(ledger, talk) for talk in talks)
     load: dict[str, Json] = {"requests": len(ledger), "rate_per_s": rounded((len(ledger) - 1) * SECOND / span_us)}
     if talks:
         begins = [row for row in range(len(ledger)) if row not in in_sessions]
-        begins = sorted(arrivals[row] for row in (*begins, *(said[0] for one in talks for said in one.sessions)))
+        begins = sorted(arrivals[row] for row in (*begins, *(said[0] for talk in talks for said in talk.sessions)))
         span_us = begins[-1] - begins[0] or span_us
         load["rate_per_s"] = rounded(max(1, len(begins) - 1) * SECOND / span_us)
         if not known.found:
@@ -164,8 +166,8 @@ def fit(
         "metadata": {"name": name, "description": f"Like {plural(len(ledger), 'request')} of {about}."},
         **load,
         "clients": [
-            *(_kind_data(kind, one) for kind, one in zip(known.found, fitted, strict=True)),
-            *(_session_data(one, client, ledger) for one, client in zip(talks, told, strict=True)),
+            *(_kind_data(kind, client) for kind, client in zip(known.found, fitted, strict=True)),
+            *(_session_data(talk, client, ledger) for talk, client in zip(talks, told, strict=True)),
         ],
     }
     fitted += told
@@ -203,7 +205,7 @@ def _unfitted(ledger: Ledger) -> list[str]:
 
 def _cut(ledger: Ledger, talks: Sequence[SessionGroup]) -> list[str]:
     """Return a note if values are larger than those of documents."""
-    gaps = [gap for one in talks for gap in one.gaps_ms(ledger, answered=False)]
+    gaps = [gap for talk in talks for gap in talk.gaps_ms(ledger, answered=False)]
     told = {"tokens": (*ledger.input_tokens, *ledger.output_tokens), "milliseconds between turns": gaps}
     return [
         f"more than {LARGEST:,} {what} are fitted as that many: a document cannot have more"
@@ -274,7 +276,7 @@ def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
 
 
 def _sessions(ledger: Ledger, talks: SessionGroup) -> FittedClient:
-    begins: list[float] = [ledger.arrival_us[one[0]] for one in talks.sessions]
+    begins: list[float] = [ledger.arrival_us[session[0]] for session in talks.sessions]
     begins.sort()
     poisson = Chosen(data={"kind": "poisson"}, ks=0.0)
     gaps = talks.gaps_ms(ledger, answered=talks.answered(ledger))
@@ -285,7 +287,7 @@ def _sessions(ledger: Ledger, talks: SessionGroup) -> FittedClient:
         input_tokens=choose(talks.new_tokens(ledger)),
         output_tokens=choose([max(1, ledger.output_tokens[row]) for row in talks.rows()]),
         beside=reasoning_and_media_of(ledger, talks.rows(), talks.new_media(ledger)),
-        turns=choose([len(one) for one in talks.sessions]),
+        turns=choose([len(session) for session in talks.sessions]),
         think_time_ms=choose(gaps) if gaps else None,
         starts=len(talks.sessions),
     )
@@ -330,9 +332,9 @@ def _generated(
     prompts are drawn instead.
     """
     clients = list(workload.clients)
-    for at, one in enumerate(talks, len(clients) - len(talks)):
+    for at, talk in enumerate(talks, len(clients) - len(talks)):
         client = clients[at]
-        gaps = one.gaps_ms(ledger, answered=False)
+        gaps = talk.gaps_ms(ledger, answered=False)
         if client.session is not None and gaps:
             plain = dict(choose(gaps).data)
             wait = PluginConfig(kind=str(plain.pop("kind")), settings=cast("dict[str, Setting]", plain))
@@ -356,24 +358,28 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
 
     turns = {}
     if any(trace.sessions.values):
-        turns["turns"] = of(lambda one: whole_sum(_turns(one)) / max(1, len(_turns(one))), _turns)
+        turns["turns"] = of(lambda ledger: whole_sum(_turns(ledger)) / max(1, len(_turns(ledger))), _turns)
     beside = {}
     if trace.reasoning:
-        beside["reasoning tokens"] = of(lambda one: whole_sum(_reasoned(one)) / len(one), _reasoned)
+        beside["reasoning tokens"] = of(lambda ledger: whole_sum(_reasoned(ledger)) / len(ledger), _reasoned)
     if trace.media:
-        beside["media tokens"] = of(lambda one: whole_sum(_media(one)) / len(one), _media)
-    gaps = of(lambda one: gap_cv(one.arrival_us), _gaps)
+        beside["media tokens"] = of(lambda ledger: whole_sum(_media(ledger)) / len(ledger), _media)
+    gaps = of(lambda ledger: gap_cv(ledger.arrival_us), _gaps)
     if max(gaps.trace or 0.0, gaps.fitted or 0.0) < _LEAST_CV:
         gaps = replace(gaps, ks=None)  # equal gaps differ as soon as the rate is rounded
     return {
         **turns,
         "requests/s": of(_rate),
         "CV of gaps": gaps,
-        "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
-        "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
-        "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),
-        "output tokens": of(lambda one: whole_sum(one.output_tokens) / len(one), lambda one: one.output_tokens),
-        "prefix reuse": of(_reused, (lambda one: one.found_tokens) if trace.prefixes_known else None),
+        "dispersion by second": of(lambda ledger: dispersion(ledger.arrival_us, SECOND)),
+        "dispersion by minute": of(lambda ledger: dispersion(ledger.arrival_us, MINUTE)),
+        "prompt tokens": of(
+            lambda ledger: whole_sum(ledger.input_tokens) / len(ledger), lambda ledger: ledger.input_tokens
+        ),
+        "output tokens": of(
+            lambda ledger: whole_sum(ledger.output_tokens) / len(ledger), lambda ledger: ledger.output_tokens
+        ),
+        "prefix reuse": of(_reused, (lambda ledger: ledger.found_tokens) if trace.prefixes_known else None),
         **beside,
     }
 
@@ -414,12 +420,12 @@ def _warnings(
             f"{share_text(together, 0)} of the requests arrive at the same time as the one before, which no arrival"
             " process does: replay the trace itself"
         )
-    for one in clients:
-        if one.requests < _FEW:
-            found.append(f"`{one.id}`: {plural(one.requests, 'request')} can say little about distributions")
-        if one.arrivals.ks > max(POOR, by_chance(one.requests)):
+    for client in clients:
+        if client.requests < _FEW:
+            found.append(f"`{client.id}`: {plural(client.requests, 'request')} can say little about distributions")
+        if client.arrivals.ks > max(POOR, by_chance(client.requests)):
             found.append(
-                f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
+                f"`{client.id}`: no arrival process is near (distance {client.arrivals.ks:.2f}); "
                 + ("" if staged or together > POOR else "try --stage 60, or ")
                 + "replay the trace itself"
             )
@@ -446,12 +452,12 @@ def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], d
     ]
     lines += [f"  {name}: {line}" for name, line in agreement_lines(agreement).items()]
     lines.append("What was chosen, with its distance from the trace (shares are numbers of requests):")
-    for one in clients:
-        parts = [("arrivals", one.arrivals), ("prompts", one.input_tokens), ("outputs", one.output_tokens)]
-        parts += one.beside.parts() if one.beside else []
-        parts += [("turns", one.turns)] if one.turns else []
-        parts += [("think time", one.think_time_ms)] if one.think_time_ms else []
-        lines.append(f"  {one.id}: " + ", ".join(f"{name} {part.kind} {part.ks:.3f}" for name, part in parts))
+    for client in clients:
+        parts = [("arrivals", client.arrivals), ("prompts", client.input_tokens), ("outputs", client.output_tokens)]
+        parts += client.beside.parts() if client.beside else []
+        parts += [("turns", client.turns)] if client.turns else []
+        parts += [("think time", client.think_time_ms)] if client.think_time_ms else []
+        lines.append(f"  {client.id}: " + ", ".join(f"{name} {part.kind} {part.ks:.3f}" for name, part in parts))
     return lines
 
 

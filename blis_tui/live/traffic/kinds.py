@@ -123,7 +123,7 @@ def _named(groups: dict[_Key, list[int]]) -> list[Kind]:
     """Name the kinds descriptively, the largest first."""
     ordered = sorted(groups, key=lambda key: (-len(groups[key]), groups[key][0]))
     taken: dict[str, None] = {}
-    found: list[Kind] = []
+    kinds: list[Kind] = []
     for tenant, slo_class, model, prefix in ordered:
         parts = (tenant, slo_class if slo_class != "standard" else "", model, prefix.group if prefix else "")
         base = "-".join(part for part in parts if part)[:150] or "requests"
@@ -133,8 +133,8 @@ def _named(groups: dict[_Key, list[int]]) -> list[Kind]:
             name = f"{base}-{number}"
         taken[name] = None
         rows = groups[tenant, slo_class, model, prefix]
-        found.append(Kind(name=name, rows=rows, tenant=tenant, slo_class=slo_class, model=model, prefix=prefix))
-    return found
+        kinds.append(Kind(name=name, rows=rows, tenant=tenant, slo_class=slo_class, model=model, prefix=prefix))
+    return kinds
 
 
 _HALF = 2
@@ -244,7 +244,7 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
                 dropped=drops and history,
             )
         )
-    return sorted(found, key=lambda one: -len(one.sessions))
+    return sorted(found, key=lambda group: -len(group.sessions))
 
 
 _TOLD = ("tenant", "slo_class", "model")

@@ -78,8 +78,8 @@ class Ledger:
         self.unfitted = Counter[str]()
         cache = InfiniteCache(block_size_tokens)
         names, sessions, heads = self.names, self.sessions, self.heads
-        for row, one in enumerate(asked):
-            request = one.request
+        for row, timing in enumerate(asked):
+            request = timing.request
             if request.reasoning is not None and request.reasoning.tokens:
                 self.reasoning[row] = request.reasoning.tokens
             if any(request.media):
@@ -89,12 +89,12 @@ class Ledger:
             self.input_tokens.append(request.input_tokens)
             self.output_tokens.append(request.output_tokens)
             self.found_tokens.append(cache.ask(request))
-            names["client"].append(one.client)
+            names["client"].append(timing.client)
             names["tenant"].append(request.tenant)
             names["slo_class"].append(request.slo_class)
             names["model"].append(request.model)
             sessions.append(request.session_id)
-            self.e2e_us.append(one.e2e_us)
+            self.e2e_us.append(timing.e2e_us)
             heads.append(declared_segments(request))
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")

@@ -171,7 +171,7 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
         return _of_workload(path, _as_document(path, choice), choice, recorded=True)
     except TraceError as error:
         raise TraceError(
-            [one if one.help is None else _with_options(one, one.help) for one in error.problems]
+            [problem if problem.help is None else _with_options(problem, problem.help) for problem in error.problems]
         ) from error
 
 
@@ -263,7 +263,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     waits = choice.generating and _waits(workload)
     requests, left_out = _simulated(experiment) if waits else _requests(workload, experiment.seed, plugins)
     if horizon_us is not None:
-        requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
+        requests = takewhile(lambda timing: timing.request.arrival_us <= horizon_us, requests)
     return Traffic(
         name=experiment.name,
         source="experiment",

@@ -296,7 +296,7 @@ def _sessions(ledger: Ledger) -> Sessions | None:
     if not turns:
         return None
     counts = sorted(map(len, turns.values()))
-    gaps = sorted(later - earlier for one in turns.values() for earlier, later in pairwise(one))
+    gaps = sorted(later - earlier for turn in turns.values() for earlier, later in pairwise(turn))
     requests = whole_sum(counts)
     return Sessions(
         sessions=len(turns),

@@ -30,15 +30,17 @@ def compare_results(path: Path, experiment: Experiment, name: str, run: int | No
         PolicyError: the experiment has several instances.
         InputError: the file cannot be read, or has no requests.
     """
-    found = measured.read_recording(path, experiment.pools[0], run)
-    if not isinstance(found, measured.Recording):
+    recording = measured.read_recording(path, experiment.pools[0], run)
+    if not isinstance(recording, measured.Recording):
         raise InputError(f"{path} has steps of an engine, no requests", help="name the results of a load generator")
-    rows = tuple(_observed(number, one) for number, one in enumerate(found.requests))
+    rows = tuple(_observed(number, request) for number, request in enumerate(recording.requests))
     made = Recording(folder=path, server=Server(), requests=rows)
     twin = compare_with_simulation(made, experiment, name)
-    if not found.failed:
+    if not recording.failed:
         return twin
-    note = f"{plural(found.failed, 'request')} without a complete answer: what they added to the load is not simulated"
+    note = (
+        f"{plural(recording.failed, 'request')} without a complete answer: what they added to the load is not simulated"
+    )
     return replace(twin, notes=(*twin.notes, note))
 
 

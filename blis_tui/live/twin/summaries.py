@@ -194,7 +194,7 @@ def _is_percentile(name: str) -> bool:
 
 def _known(figures: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
     """Return the latencies that have figures; a latency that is always 0 was not measured."""
-    return {name: found for name, found in figures.items() if found and any(found.values())}
+    return {name: figure for name, figure in figures.items() if figure and any(figure.values())}
 
 
 # ---- tools ----
@@ -230,13 +230,13 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
 
 def _with_unit(root: _Node, name: str, key: str) -> dict[str, float]:
     """Return the figures of a metric that states its unit, in milliseconds."""
-    found = root.map(name)
-    if found is None:
+    node = root.map(name)
+    if node is None:
         return {}
-    unit = _MS.get(found.text(key))
+    unit = _MS.get(node.text(key))
     if unit is None:
-        found.wrong(key, f"a unit of time: {', '.join(_MS)}")
-    return found.figures(unit)
+        node.wrong(key, f"a unit of time: {', '.join(_MS)}")
+    return node.figures(unit)
 
 
 def _serving(root: _Node, path: Path, run: str) -> Summary:
@@ -299,7 +299,7 @@ def _of_lists(root: _Node) -> dict[str, dict[str, float]]:
         samples["itl"] += gaps_ms
         samples["tpot"] += [whole_ms / (tokens - 1)] if tokens > 1 else []  # a gap may be that of several tokens
         samples["e2e"].append(first_ms + whole_ms)
-    ordered = {name: sorted(found) for name, found in samples.items() if found}
+    ordered = {name: sorted(sample) for name, sample in samples.items() if sample}
     return {
         name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(found, at) for at in (50, 90, 95, 99)}}
         for name, found in ordered.items()
@@ -347,13 +347,15 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     counts = [totals.count(name) for name in ("errored", "incomplete")]
     users = 1 if kind == "synchronous" else strategy.count("streams") or strategy.count("max_concurrency")
     sizes = [metrics.map(name, "successful") for name in ("prompt_token_count", "output_token_count")]
-    spans = [None if one is None else _Node({**one.data, **dict(_inner(one))}, one.place).lengths() for one in sizes]
+    spans = [
+        None if node is None else _Node({**node.data, **dict(_inner(node))}, node.place).lengths() for node in sizes
+    ]
     return Summary(
         path=path,
         tool="GuideLLM",
         run=run,
         completed=totals.count("successful"),
-        failed=None if None in counts else whole_sum([one or 0 for one in counts]),
+        failed=None if None in counts else whole_sum([count or 0 for count in counts]),
         latency_ms=_known(latency),
         requests_per_s=_succeeded(metrics, "requests_per_second", 1.0).get("mean"),
         output_tokens_per_s=_succeeded(metrics, "output_tokens_per_second", 1.0).get("mean"),
@@ -373,13 +375,13 @@ def _weighted(latencies: dict[str, dict[str, float]]) -> dict[str, dict[str, flo
 
 
 def _succeeded(metrics: _Node, name: str, factor: float) -> dict[str, float]:
-    found = metrics.map(name, "successful")
-    return {} if found is None else _Node({**found.data, **dict(_inner(found))}, found.place).figures(factor)
+    node = metrics.map(name, "successful")
+    return {} if node is None else _Node({**node.data, **dict(_inner(node))}, node.place).figures(factor)
 
 
-def _inner(found: _Node) -> Iterator[tuple[str, object]]:
+def _inner(node: _Node) -> Iterator[tuple[str, object]]:
     """Iterate over the percentiles of a distribution, whose names may be padded (``p05``)."""
-    percentiles = found.map("percentiles")
+    percentiles = node.map("percentiles")
     for name, value in (percentiles.data if percentiles else {}).items():
         if _is_percentile(name):
             yield f"p{int(name[1:])}", value
@@ -433,7 +435,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     throughput = part.map("throughput") or _Node({})
     rates = [throughput.map(name) for name in ("request_rate", "output_token_rate")] if newer else [throughput] * 2
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
-    per_s = [None if one is None else one.number(key) for one, key in zip(rates, keys, strict=True)]
+    per_s = [None if rate is None else rate.number(key) for rate, key in zip(rates, keys, strict=True)]
     total, failed = requests.count("total"), requests.count("failures")
     lost = (failed or 0) + (requests.count("incomplete") or 0)
     if total is not None and lost > total:
@@ -476,7 +478,7 @@ def _sums_up_serving(data: Mapping[str, object]) -> bool:
 
 def _is_aiperf(data: Mapping[str, object]) -> bool:
     metrics = [data.get(name) for name in ("request_throughput", "time_to_first_token", "request_latency")]
-    return any(isinstance(one, dict) and "unit" in one for one in metrics)
+    return any(isinstance(metric, dict) and "unit" in metric for metric in metrics)
 
 
 def _is_guidellm(data: Mapping[str, object]) -> bool:
@@ -549,9 +551,9 @@ def _runs(path: Path, text: str) -> Iterator[tuple[int, int, _Node]]:
     if not isinstance(benchmarks, list):
         yield 1, 0, _Node(value)
         return
-    for number, one in enumerate(benchmarks, 1):
-        summed = isinstance(one, dict) and not _has_requests(one)
-        yield number, 0, _Node(one if summed else {}, ("benchmarks", number - 1))  # an empty map fits no format
+    for number, benchmark in enumerate(benchmarks, 1):
+        summed = isinstance(benchmark, dict) and not _has_requests(benchmark)
+        yield number, 0, _Node(benchmark if summed else {}, ("benchmarks", number - 1))  # an empty map fits no format
 
 
 def _has_requests(benchmark: Mapping[str, object]) -> bool:

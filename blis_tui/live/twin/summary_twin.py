@@ -70,7 +70,9 @@ class SummaryTwin:
 
     def errors(self) -> dict[str, float]:
         """Return by how much mean latencies differ, as shares."""
-        means = {one.name.removesuffix(" mean"): one.change for one in self.figures if one.name.endswith(" mean")}
+        means = {
+            figure.name.removesuffix(" mean"): figure.change for figure in self.figures if figure.name.endswith(" mean")
+        }
         return {name: change for name, change in means.items() if change is not None}
 
 
@@ -97,8 +99,8 @@ def compare_summary(
     report = simulation.report(verify=False)
     load = "the experiment's own" if document is None else _told(summary, document)
     figures = (*_load_figures(summary, report), *_figures(summary, report))
-    if document is None and (differing := [one for one in figures if _differs(one)]):
-        what = in_words([f"{one.name} ({one.measured:,.0f} measured)" for one in differing])
+    if document is None and (differing := [figure for figure in figures if _differs(figure)]):
+        what = in_words([f"{figure.name} ({figure.measured:,.0f} measured)" for figure in differing])
         notes.append(f"the loads differ: {what}")
     if summary.failed:
         notes.append(f"{plural(summary.failed, 'request')} failed: what they added to the load is not simulated")
@@ -252,9 +254,9 @@ def summary_text(twin: SummaryTwin) -> str:
         lines.append(f"note: not in the file: {in_words(list(twin.lacking))}")
     lines += [f"note: {note}" for note in twin.notes]
     rows = [("", "measured", "simulated", "difference")]
-    for one in twin.figures:
-        change = "" if one.change is None else share_change_text(one.change)
-        rows.append((f"{one.name}, {one.unit}", f"{one.measured:,.2f}", f"{one.simulated:,.2f}", change))
+    for figure in twin.figures:
+        change = "" if figure.change is None else share_change_text(figure.change)
+        rows.append((f"{figure.name}, {figure.unit}", f"{figure.measured:,.2f}", f"{figure.simulated:,.2f}", change))
     lines += ["", *aligned(rows, range(1, 4), _GAP), _ABOUT]
     return "\n".join(printable(line.rstrip()) for line in lines) + "\n"
 
@@ -267,7 +269,7 @@ def summary_document(twin: SummaryTwin) -> dict[str, object]:
         "run": twin.summary.run,
         "simulated": twin.name,
         "load": twin.load,
-        "figures": [{**asdict(one), "change": one.change} for one in twin.figures],
+        "figures": [{**asdict(figure), "change": figure.change} for figure in twin.figures],
         "not_in_the_file": list(twin.lacking),
         "notes": list(twin.notes),
     }

@@ -126,7 +126,7 @@ class Twin:
     def alike(self, rung: LadderStep) -> float | None:
         """Return the share of measured batches that are equal in the simulation, by step; None = none was measured."""
         measured = self.left.batches or ()
-        equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
+        equal = len([None for batch, other in zip(measured, rung.run.batches, strict=False) if batch == other])
         return equal / len(measured) if measured else None
 
 
@@ -139,7 +139,10 @@ def compare_recordings(left: Recording, right: Recording) -> Twin:
     paces = pace_of(left), pace_of(right)
     sides = of_recording(left, paces[0]), of_recording(right, paces[1])
     common = sides[0].sent_us.keys() & sides[1].sent_us.keys()
-    asked = [{row.request_id: (row.input_tokens, row.output_tokens) for row in one.requests} for one in (left, right)]
+    asked = [
+        {row.request_id: (row.input_tokens, row.output_tokens) for row in recording.requests}
+        for recording in (left, right)
+    ]
     others = [name for name in asked[0] if name in common and asked[0][name] != asked[1][name]]
     same = len(common) - len(others)
     if same < _SHARED * max(len(sides[0].sent_us), 1):
@@ -228,8 +231,8 @@ def _batches(left: TwinSide, right: TwinSide) -> Batches | None:
     both = list(zip(left.batches, right.batches, strict=False))
     return Batches(
         steps=(len(left.batches), len(right.batches)),
-        equal=len([None for one, other in both if one == other]),
-        r=correlation([one.requests for one, _ in both], [other.requests for _, other in both]),
+        equal=len([None for batch, other in both if batch == other]),
+        r=correlation([batch.requests for batch, _ in both], [other.requests for _, other in both]),
     )
 
 
@@ -336,7 +339,7 @@ def _limit(recording: Recording) -> int | None:
 
     It is a limit if the engine nearly always ran that many while others waited, and KV blocks were not short.
     """
-    told = [one.values for one in recording.scrapes if all(name in one.values for name in GAUGES)]
+    told = [scrape.values for scrape in recording.scrapes if all(name in scrape.values for name in GAUGES)]
     running, waiting, kv = GAUGES
     most = max((one[running] for one in told), default=0.0)
     kept = [one for one in told if one[waiting] > 0]
@@ -392,8 +395,10 @@ def of_recording(recording: Recording, pace: Pace | None) -> TwinSide:
         batches=None if pace is None else [batch_of(step) for step in pace.steps],
         step_us=None if pace is None else fsum(pace.periods_us) / len(pace.steps),
         counts=counts,
-        running=[(one.time_us, one.values[_RUNNING]) for one in recording.scrapes if _RUNNING in one.values],
-        kv=[(one.time_us, one.values[_KV]) for one in recording.scrapes if _KV in one.values],
+        running=[
+            (scrape.time_us, scrape.values[_RUNNING]) for scrape in recording.scrapes if _RUNNING in scrape.values
+        ],
+        kv=[(scrape.time_us, scrape.values[_KV]) for scrape in recording.scrapes if _KV in scrape.values],
     )
 
 

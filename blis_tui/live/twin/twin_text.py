@@ -49,11 +49,11 @@ def _head(twin: Twin) -> list[str]:
 
 def _latencies(twin: Twin) -> list[str]:
     rows = [("ms", "measured", "simulated" if twin.simulated else "then", "difference", "MAPE", "r")]
-    for metric, found in twin.errors.items():
-        for figure, left in found.left.items():
-            right, of_pairs = found.right[figure], ("", "")
+    for metric, error in twin.errors.items():
+        for figure, left in error.left.items():
+            right, of_pairs = error.right[figure], ("", "")
             if figure == "mean":
-                of_pairs = share_text(found.mape), "" if found.r is None else f"{found.r:.3f}"
+                of_pairs = share_text(error.mape), "" if error.r is None else f"{error.r:.3f}"
             rows.append((f"{_NAMES[metric]} {figure}", f"{left:,.2f}", f"{right:,.2f}", _off(left, right), *of_pairs))
     return [*aligned(rows, range(1, 6), _GAP), _ABOUT]
 
@@ -90,10 +90,10 @@ def _course(twin: Twin) -> list[str]:
     """Return both sides over time, one line per interval."""
     if not twin.course:
         return []
-    columns = [["until s", *(f"{one.until_us / 1e6:,.2f}" for one in twin.course)]]
-    columns.append(["sent", *(count_text(one.requests) for one in twin.course)])
+    columns = [["until s", *(f"{stretch.until_us / 1e6:,.2f}" for stretch in twin.course)]]
+    columns.append(["sent", *(count_text(stretch.requests) for stretch in twin.course)])
     for name in (*LEVELS, *LATENCIES):
-        sides = [[_figure(name, side[name]) for side in (one.left, one.right)] for one in twin.course]
+        sides = [[_figure(name, side[name]) for side in (stretch.left, stretch.right)] for stretch in twin.course]
         widths = [max(map(len, column)) for column in zip(*sides, strict=True)]
         columns.append(
             [_TITLES.get(name, name), *(f"{left:>{widths[0]}} /{right:>{widths[1] + 1}}" for left, right in sides)]
@@ -173,8 +173,13 @@ def twin_document(twin: Twin) -> dict[str, object]:
     if twin.seen:
         document["seen"] = {name: asdict(seen) for name, seen in twin.seen.items()}
     document["course"] = [
-        {"until_us": one.until_us, "requests": one.requests, "measured": dict(one.left), "other": dict(one.right)}
-        for one in twin.course
+        {
+            "until_us": stretch.until_us,
+            "requests": stretch.requests,
+            "measured": dict(stretch.left),
+            "other": dict(stretch.right),
+        }
+        for stretch in twin.course
     ]
     if twin.simulated:
         document["parting"] = None if twin.parting is None else asdict(twin.parting)
@@ -190,7 +195,7 @@ def twin_document(twin: Twin) -> dict[str, object]:
 
 
 def _errors(errors: Mapping[str, Agreement]) -> dict[str, object]:
-    return {metric: asdict(found) for metric, found in errors.items()}
+    return {metric: asdict(error) for metric, error in errors.items()}
 
 
 def pairs_csv(twin: Twin) -> Iterator[str]:

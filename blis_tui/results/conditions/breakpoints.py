@@ -222,13 +222,13 @@ class Holds:
 
     def words(self, says: str, simulation: ObservedSimulation, records: Sequence[Record]) -> str:
         """Describe the condition, what happened to it, and the figures it uses."""
-        numbers = [one for one in self.condition.names if one.quantity.is_number]
+        numbers = [name for name in self.condition.names if name.quantity.is_number]
         values: list[str] = []
-        for one in numbers:
-            value = one.measure(simulation, records)
+        for number in numbers:
+            value = number.measure(simulation, records)
             if isfinite(value):
-                shown = quantity_text(value, one.quantity.unit)
-                values.append(shown if len(numbers) == 1 else f"{one.text}: {shown}")
+                shown = quantity_text(value, number.quantity.unit)
+                values.append(shown if len(numbers) == 1 else f"{number.text}: {shown}")
         return f"{self.condition} {says}" + (f" ({', '.join(values)})" if values else "")
 
 
@@ -575,7 +575,7 @@ def _slo_miss(reader: _Reader) -> Condition:
 
 def _expected_us(experiment: Known, latency: str) -> float | None:
     """The bound that the experiment's ``expect:`` sets on a latency, in microseconds; None = there is none."""
-    bounds = {one.metric: one.max for one in experiment.expect if one.max is not None}
+    bounds = {expectation.metric: expectation.max for expectation in experiment.expect if expectation.max is not None}
     for statistic in _STRICTNESS:
         bound = bounds.get(f"latency.{latency}.{statistic}")
         if bound is not None:

@@ -187,17 +187,17 @@ class _Monitor:
 
     def verdict(self) -> Verdict:
         """Return whether it holds, and if not, where it was first violated."""
-        found = self.breach
+        violation = self.breach
         return Verdict(
             metric=text_of(self.wish),
             min=None,
             max=None,
             equals=None,
-            value=found is None,
-            ok=found is None,
-            event=None if found is None else found.event,
-            time_us=None if found is None else found.time_us,
-            why=None if found is None else found.why,
+            value=violation is None,
+            ok=violation is None,
+            event=None if violation is None else violation.event,
+            time_us=None if violation is None else violation.time_us,
+            why=None if violation is None else violation.why,
         )
 
     def _violate(self, run: Run, why: str) -> None:
@@ -266,7 +266,7 @@ class _Count(_Monitor):
             self._violate(run, said)
 
     def verdict(self) -> Verdict:
-        wish, found = self.wish, self.breach
+        wish, violation = self.wish, self.breach
         bounds = Expectation(metric=text_of(wish), min=wish.min, max=wish.max)
         return Verdict(
             metric=bounds.metric,
@@ -275,9 +275,9 @@ class _Count(_Monitor):
             equals=None,
             value=self._found,
             ok=holds(bounds, self._found),
-            event=None if found is None else found.event,
-            time_us=None if found is None else found.time_us,
-            why=None if found is None else found.why,
+            event=None if violation is None else violation.event,
+            time_us=None if violation is None else violation.time_us,
+            why=None if violation is None else violation.why,
         )
 
 

@@ -225,7 +225,7 @@ class Syntax:
         self._read: list[Token] = []
         self._expression()
         self.rest = self._next
-        self._source = " ".join("_" if one.kind == "operand" else one.text for one in self._read)
+        self._source = " ".join("_" if token.kind == "operand" else token.text for token in self._read)
         self.tree = ast.parse(self._source, mode="eval").body
 
     # ---- positions of nodes ----
@@ -295,7 +295,7 @@ class Syntax:
                     raise self._error_at(opened[-1], f"more than {MAX_DEPTH} nested conditions")
             self._operand()
             _close(opened, "-")
-            while self._next.text == ")" and any(one.text == "(" for one in opened):
+            while self._next.text == ")" and any(token.text == "(" for token in opened):
                 self._take()
                 while opened.pop().text != "(":
                     pass
@@ -595,20 +595,20 @@ class _Analysis:
                 operand = self.syntax.operand(node)
                 return _Part(node, operand.text, _ATOM, operand.quantity, operand.measure, operand)
             case ast.BoolOp():
-                found = self._junction(node, [self._part(one) for one in node.values])
+                part = self._junction(node, [self._part(value) for value in node.values])
             case ast.UnaryOp(op=ast.Not()):
-                found = self._negation(node, self._part(node.operand))
+                part = self._negation(node, self._part(node.operand))
             case ast.UnaryOp(op=ast.USub()):
-                found = self._negative(node, self._part(node.operand))
+                part = self._negative(node, self._part(node.operand))
             case ast.Compare():
-                found = self._comparison(node, self._part(node.left), self._part(node.comparators[0]))
+                part = self._comparison(node, self._part(node.left), self._part(node.comparators[0]))
             case ast.BinOp():
-                found = self._arithmetic(node, self._part(node.left), self._part(node.right))
+                part = self._arithmetic(node, self._part(node.left), self._part(node.right))
             case _:
                 raise TypeError(f"{type(node).__name__} cannot be part of a condition")
-        if found.depth > MAX_DEPTH:
+        if part.depth > MAX_DEPTH:
             raise self.syntax.wrong(node, f"more than {MAX_DEPTH} nested operations", "make it simpler")
-        return found
+        return part
 
     # ---- conditions ----
 

@@ -114,11 +114,15 @@ class RequestFigure:
 
 REQUEST_FIGURES: Final[Mapping[str, RequestFigure]] = MappingProxyType(
     {
-        "phase": RequestFigure(PHASE, f"what it does: {', '.join(PHASES)}", lambda one: PHASES.index(one.phase)),
-        "computed_tokens": RequestFigure(of_unit("tokens"), "tokens in the KV cache", lambda one: one.computed_tokens),
-        "generated_tokens": RequestFigure(of_unit("tokens"), "output tokens", lambda one: one.generated_tokens),
-        "held_blocks": RequestFigure(of_unit("blocks"), "KV blocks that it holds", lambda one: one.held_blocks),
-        "preemptions": RequestFigure(of_unit(""), "times preempted", lambda one: one.preemptions),
+        "phase": RequestFigure(
+            PHASE, f"what it does: {', '.join(PHASES)}", lambda request: PHASES.index(request.phase)
+        ),
+        "computed_tokens": RequestFigure(
+            of_unit("tokens"), "tokens in the KV cache", lambda request: request.computed_tokens
+        ),
+        "generated_tokens": RequestFigure(of_unit("tokens"), "output tokens", lambda request: request.generated_tokens),
+        "held_blocks": RequestFigure(of_unit("blocks"), "KV blocks that it holds", lambda request: request.held_blocks),
+        "preemptions": RequestFigure(of_unit(""), "times preempted", lambda request: request.preemptions),
     }
 )
 """Numbers about one request, written ``request_12.phase`` or ``request["any name"].phase``."""
@@ -321,7 +325,7 @@ _NUMBERS: Final = (
     ),
 )
 
-EVENT_NUMBERS: Final[Mapping[str, EventNumber]] = MappingProxyType({one.name: one for one in _NUMBERS})
+EVENT_NUMBERS: Final[Mapping[str, EventNumber]] = MappingProxyType({number.name: number for number in _NUMBERS})
 """Numbers about the event just processed, by name."""
 
 EVENT_TEXTS: Final[Mapping[str, EventText]] = MappingProxyType(

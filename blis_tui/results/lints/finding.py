@@ -52,7 +52,7 @@ def load_keys(experiment: Experiment) -> tuple[str, ...]:
         return ("workload.trace.rate_per_s" if workload.trace.rate_per_s is not None else "workload.trace.scale_rate",)
     if workload.stages:
         return ("workload.stages",)
-    users = [at for at, one in enumerate(workload.clients) if one.arrivals.kind == CLOSED_LOOP]
+    users = [at for at, client in enumerate(workload.clients) if client.arrivals.kind == CLOSED_LOOP]
     if len(users) == len(workload.clients):
         return tuple(f"workload.clients.{at}.arrivals.users" for at in users)
     return ("workload.rate_per_s",)

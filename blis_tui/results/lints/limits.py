@@ -145,7 +145,10 @@ def thrashing(seen: LintContext) -> Finding | str:
         advice = "raise priority_scheduling_preemption_threshold or add instances"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
     again = "The same work is recomputed"
-    if all(one.batch.host is not None and not one.batch.recomputed_tokens() for one in seen.cluster.instances):
+    if all(
+        instance.batch.host is not None and not instance.batch.recomputed_tokens()
+        for instance in seen.cluster.instances
+    ):
         again = "The same KV blocks move to the host and back"
     return Finding(
         id="thrashing",
@@ -396,13 +399,13 @@ _MISSED: Final = 0.25
 
 def adapter_places(seen: LintContext) -> Finding | str:
     """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
-    found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
+    found = [instance.batch.adapters for instance in seen.cluster.instances if instance.batch.adapters is not None]
     counters = sums(found, ("admitted", "evictions", "holds", "held_us", "load_us")).values()
     scheduled, evictions, held, held_us, load_us = counters
     loads = whole_sum([whole_sum(one.loads.values()) for one in found])
     if max(evictions, held) <= _MISSED * scheduled or not evictions:
         return ""
-    slots = max(one.limits.max_loras for one in (instance.batch for instance in seen.cluster.instances))
+    slots = max(batch.limits.max_loras for batch in (instance.batch for instance in seen.cluster.instances))
     adapters = len(dict.fromkeys(name for one in found for name in one.loads_of))
     return Finding(
         id="adapter-places",
@@ -426,7 +429,7 @@ def adapter_places(seen: LintContext) -> Finding | str:
 
 def adapters_without_cost(seen: LintContext) -> Finding | str:
     """Requests name LoRA adapters, but no instance has any."""
-    if any(one.batch.adapters is not None for one in seen.cluster.instances):
+    if any(instance.batch.adapters is not None for instance in seen.cluster.instances):
         return ""
     named = len([row for row in seen.table.plain() if seen.table.adapter(row)]) if seen.table.has_adapters else 0
     if not named:

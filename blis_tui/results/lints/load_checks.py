@@ -114,8 +114,8 @@ def users_in_step(seen: LintContext) -> Finding | str:
 
     Their next prompts then arrive together as well and wait for each other, over and over.
     """
-    clients = [one for one in seen.experiment.workload.clients if _stays_in_step(one)]
-    users = max((int(str(one.arrivals.settings["users"])) for one in clients), default=0)
+    clients = [client for client in seen.experiment.workload.clients if _stays_in_step(client)]
+    users = max((int(str(client.arrivals.settings["users"])) for client in clients), default=0)
     if users < _IN_STEP_USERS:
         return ""
     ends: dict[tuple[int, int], int] = {}
@@ -149,7 +149,7 @@ def users_in_step(seen: LintContext) -> Finding | str:
 
 
 def _has_front_end(seen: LintContext) -> bool:
-    return all(one.front_end is not None for one in seen.cluster.instances)
+    return all(instance.front_end is not None for instance in seen.cluster.instances)
 
 
 def _stays_in_step(client: Client) -> bool:
@@ -172,7 +172,7 @@ def _imbalance(pool: Group) -> Finding | str:
     instances, routed = pool.instances, pool.routed
     if routed < MIN_REQUESTS:
         return "too few requests have been routed so far"
-    busiest = max(instances, key=lambda one: one.tallies.busy_us)
+    busiest = max(instances, key=lambda instance: instance.tallies.busy_us)
     busy_us, total = busiest.tallies.busy_us, pool.total("busy_us")
     if busy_us * len(instances) <= 2 * total:
         return ""
@@ -218,7 +218,7 @@ def unused_capacity(seen: LintContext) -> Finding | str:
     if completed < _P99 or rate is None:
         return "too few requests completed, or all arrived at once"
     running = seen.total("peak_running")
-    used = whole_sum([one.pool.total - one.pool.min_free for one in cluster.instances])
+    used = whole_sum([instance.pool.total - instance.pool.min_free for instance in cluster.instances])
     batch = max(1, min(engine.max_num_seqs, engine.kv_blocks * running // used))
     answers = flow.answer_tokens
     context = batch * (2 * flow.input_tokens * completed + answers * flow.total) // (2 * flow.total * completed)
@@ -433,7 +433,7 @@ def stranded(seen: LintContext) -> Finding | str:
         return "the horizon ended the run"
     first = cluster.in_transit()[0].request_id
     who = f"{plural(left, 'request')} of {arrived:,} ({percent_text(left, arrived)})"
-    up = any(cluster.lifecycle.state_of(one.index) in CANDIDATES for one in cluster.instances)
+    up = any(cluster.lifecycle.state_of(instance.index) in CANDIDATES for instance in cluster.instances)
     if up and cluster.gateway.waiting == left:
         stayed = f"{who} stayed in the gateway's queue, the first of them {first}"
         return Finding(

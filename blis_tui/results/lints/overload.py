@@ -152,7 +152,7 @@ def _fullest(stages: Mapping[_Stage, _Moments], cuts: Sequence[int], *, grows: b
     kinds: dict[_Kind, list[float]] = {}
     for stage, means in found.items():
         kinds[stage.kind] = [*map(add, kinds.get(stage.kind, [0.0] * _SLICES), means)]
-    kind = max(kinds, key=lambda one: mean(kinds[one][since:]))
+    kind = max(kinds, key=lambda literal_type: mean(kinds[literal_type][since:]))
     whole = kinds[kind]
     for stage, means in found.items():
         if stage.kind == kind and 100 * mean(means[since:]) >= _MOSTLY * mean(whole[since:]):
@@ -212,7 +212,7 @@ def _stages(seen: LintContext) -> dict[_Stage, _Moments]:
     cluster = seen.cluster
     names, holds = [pool.name for pool in cluster.pools], cluster.gateway.holds
     several, deferred = len({*names}) > 1, seen.experiment.policy.deferral != "none"
-    fronts = [one.front_end is not None for one in cluster.instances]
+    fronts = [instance.front_end is not None for instance in cluster.instances]
     noted: list[tuple[_Kind, str, int, int]] = []
     for row in _counted(seen):
         index = row.prefill_instance if row.prefill_instance >= 0 else row.instance
@@ -348,9 +348,11 @@ def _left_alone(seen: LintContext) -> str:
     """Return how the router, instead of the load, overloads some instances; empty if the load is the cause."""
     if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # the gateway holds the queue in that case
         return ""
-    busiest = max(seen.cluster.instances, key=lambda one: one.tallies.busy_us)
+    busiest = max(seen.cluster.instances, key=lambda instance: instance.tallies.busy_us)
     pool = next(group for group in seen.by_pool() if busiest in group.instances)
-    others = [one for one in pool.instances if 100 * one.tallies.busy_us < _ALONE * busiest.tallies.busy_us]
+    others = [
+        instance for instance in pool.instances if 100 * instance.tallies.busy_us < _ALONE * busiest.tallies.busy_us
+    ]
     if not others:
         return ""
     many = f"{len(others):,} of {len(pool.instances):,} instances{pool.of}"

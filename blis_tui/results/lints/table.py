@@ -52,11 +52,11 @@ def check_all(seen: LintContext) -> Checkup:
     passed: list[str] = []
     skipped: list[tuple[str, str]] = []
     for lint in LINTS:
-        found = lint.check(seen)
-        if isinstance(found, Finding):
-            findings.append(_for_pools(found, seen))
-        elif found:
-            skipped.append((lint.promise, found))
+        finding = lint.check(seen)
+        if isinstance(finding, Finding):
+            findings.append(_for_pools(finding, seen))
+        elif finding:
+            skipped.append((lint.promise, finding))
         else:
             passed.append(lint.promise)
     findings.sort(key=_severity)
@@ -66,18 +66,18 @@ def check_all(seen: LintContext) -> Checkup:
 _INSTANCES: Final = "cluster.instances"
 
 
-def _for_pools(found: Finding, seen: LintContext) -> Finding:
+def _for_pools(finding: Finding, seen: LintContext) -> Finding:
     """Return the finding with the key of the instances that the experiment has: of the cluster, or of its pools."""
     cluster = seen.experiment.document.get("cluster")
     pools = cluster.get("pools") if isinstance(cluster, dict) else None
     if not isinstance(pools, list):
-        return found
-    own = {one: key for one in found.keys if (key := _own_key(one, pools, found.message))}
+        return finding
+    own = {one: key for one in finding.keys if (key := _own_key(one, pools, finding.message))}
     own.setdefault(_INSTANCES, "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools")
-    advice = found.advice
+    advice = finding.advice
     for one, key in own.items():
         advice = re.sub(rf"(?<![\w.]){re.escape(one)}\b", key, advice)
-    return replace(found, advice=advice, keys=tuple(dict.fromkeys([own.get(one, one) for one in found.keys])))
+    return replace(finding, advice=advice, keys=tuple(dict.fromkeys([own.get(one, one) for one in finding.keys])))
 
 
 def _own_key(key: str, pools: Sequence[object], message: str) -> str:

@@ -209,7 +209,7 @@ def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
     figures = (
         policy.admission.kind not in WITHOUT_CLASSES
         or (policy.gateway is not None and policy.gateway.saturation.kind == "utilization")
-        or not all(one in _WITHOUT_LOADS for one in routings)
+        or not all(routing in _WITHOUT_LOADS for routing in routings)
     )
     if signals.refresh_interval_us and not figures:
         yield (
@@ -217,7 +217,7 @@ def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
             "no decision between instances depends on their queues, batches or KV caches",
         )
     decides = split is not None and split.order == "decode-first" and split.decider.kind == "prefix-threshold"
-    if signals.cache_signal_delay_us and not decides and all(one in _WITHOUT_CACHED for one in routings):
+    if signals.cache_signal_delay_us and not decides and all(routing in _WITHOUT_CACHED for routing in routings):
         yield "cluster.signals.cache_signal_delay_us", "no decision between instances depends on what they have cached"
 
 
@@ -235,7 +235,7 @@ def _routings(seen: LintContext) -> list[str]:
         scorers = rule.settings.get("scorers")
         kinds.append(rule.kind)
         if isinstance(scorers, tuple):
-            kinds += [one.kind for one in scorers if isinstance(one, PluginConfig)]
+            kinds += [scorer.kind for scorer in scorers if isinstance(scorer, PluginConfig)]
     return kinds
 
 
@@ -284,13 +284,13 @@ def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     engines = [pool.engine for pool in seen.experiment.pools]
     if not seen.done:
         return
-    named = dict.fromkeys(name for one in engines if one.lora is not None for name in one.lora.ranks)
+    named = dict.fromkeys(name for engine in engines if engine.lora is not None for name in engine.lora.ranks)
     if named:
         asked = {seen.table.adapter(row) for row in seen.table.plain()} if seen.table.has_adapters else set()
         for name in named:
             if name not in asked:
                 yield f"engine.lora.ranks.{name}", "no request asks for that adapter"
-    if any(one.encoder is not None for one in engines) and not seen.table.has_media:
+    if any(engine.encoder is not None for engine in engines) and not seen.table.has_media:
         yield "engine.encoder", "no prompt has images, audio or video"
 
 
@@ -369,7 +369,7 @@ def eager_without_cost(seen: LintContext) -> Finding | str:
 def extrapolated(seen: LintContext) -> Finding | str:
     """Operators that were not measured take more than 10 % of a step of the run's largest batch."""
     found = (_extrapolated(seen, group) for group in seen.by_pool())
-    return next((one for one in found if one is not None), "")
+    return next((finding for finding in found if finding is not None), "")
 
 
 def _extrapolated(seen: LintContext, group: Group) -> Finding | None:

@@ -113,7 +113,9 @@ def _warm_up(until_us: int, rows: Sequence[RequestNumbers]) -> WarmUp:
 
 
 def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
-    computed, cached = sums([one.tallies for one in cluster.instances], ("prefill_tokens", "cached_tokens")).values()
+    computed, cached = sums(
+        [instance.tallies for instance in cluster.instances], ("prefill_tokens", "cached_tokens")
+    ).values()
     tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
     return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
 
@@ -125,7 +127,7 @@ def _throughput_log(cluster: Cluster) -> tuple[IntervalThroughput, ...] | None:
     from blis_tui.engine.rules.llm_serving_sim import LoggedSteps  # noqa: PLC0415  (few runs have a log)
 
     sums: dict[int, list[int]] = {}
-    for steps in (one.steps for one in cluster.instances):
+    for steps in (instance.steps for instance in cluster.instances):
         if isinstance(steps, LoggedSteps):
             for number, counts in steps.intervals.items():
                 before = sums.get(number, [0] * len(counts))
@@ -160,17 +162,17 @@ def _pipeline(cluster: Cluster) -> PipelineReport:
 def _ranks(cluster: Cluster) -> RanksReport:
     from blis_tui.engine.options.ranks import Rank  # noqa: PLC0415  (few runs have ranks)
 
-    loops = [(one, one.loop) for one in cluster.instances if isinstance(one.loop, Rank)]
-    ranks = [(one, loop.group, loop.index - loop.group.index) for one, loop in loops]
+    loops = [(instance, instance.loop) for instance in cluster.instances if isinstance(instance.loop, Rank)]
+    ranks = [(instance, loop.group, loop.index - loop.group.index) for instance, loop in loops]
     firsts = [group for _, group, place in ranks if not place]
     batches = whole_sum([group.taken for _, group, _ in ranks])
     dummies = whole_sum([group.dummies[place] for _, group, place in ranks])
-    busy = whole_sum([one.tallies.busy_us for one, _, _ in ranks])
+    busy = whole_sum([instance.tallies.busy_us for instance, _, _ in ranks])
     alone = whole_sum([group.alone_us[place] for _, group, place in ranks])
     return RanksReport(
         replicas=len(firsts),
         ranks=len(ranks),
-        steps=whole_sum([one.taken for one in firsts]),
+        steps=whole_sum([rank_group.taken for rank_group in firsts]),
         dummy_batches=dummies,
         dummy_share=dummies / batches if batches else 0.0,
         waiting_us=busy - alone,
@@ -191,23 +193,23 @@ def _pools(cluster: Cluster, rows: Sequence[RequestNumbers], duration_us: int) -
         members = [index for index, one in enumerate(cluster.pools) if one.name == pool]
         what = cluster.pools[members[0]]
         instances = [cluster.instances[index] for index in members]
-        busy_us = whole_sum([one.tallies.busy_us for one in instances])
+        busy_us = whole_sum([instance.tallies.busy_us for instance in instances])
         found[pool] = PoolReport(
             role=what.role,
             model=what.model.name,
             hardware=what.hardware.name,
             tensor_parallel=what.tensor_parallel,
             instances=len(members),
-            routed=whole_sum([one.routed for one in instances]),
+            routed=whole_sum([instance.routed for instance in instances]),
             prefilled=whole_sum([prefilled[index] for index in members]),
             completed=whole_sum([completed[index] for index in members]),
-            steps=whole_sum([one.tallies.steps for one in instances]),
+            steps=whole_sum([instance.tallies.steps for instance in instances]),
             busy_us=busy_us,
             busy_share=min(1.0, busy_us / (duration_us * len(members) * what.engine.pipeline_parallel))
             if duration_us
             else 0.0,
             output_tokens=whole_sum([tokens[index] for index in members]),
-            peak_running=whole_sum([one.tallies.peak_running for one in instances]),
+            peak_running=whole_sum([instance.tallies.peak_running for instance in instances]),
             kv=kv_counts(instances),
         )
     return found

@@ -67,7 +67,7 @@ def zero_if_omitted(metric: str) -> int | None:
 
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """Return the KV cache figures of these instances."""
-    pools = [one.pool for one in instances]
+    pools = [instance.pool for instance in instances]
     found = sums(pools, ("total", "min_free", "hits", "misses", "queried_tokens", "found_tokens"))
     blocks, hits, asked = found["total"], found["hits"], found["queried_tokens"]
     return KvCounts(
@@ -75,7 +75,9 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
         peak_used=blocks - found["min_free"],
         hit_rate=found["found_tokens"] / asked if asked else 0.0,
         block_hit_rate=hits / (hits + found["misses"]) if hits else 0.0,
-        **sums([one.tallies for one in instances], ("preemptions", "preempted_requests", "allocation_failures")),
+        **sums(
+            [instance.tallies for instance in instances], ("preemptions", "preempted_requests", "allocation_failures")
+        ),
         **sums(pools, ("preempted_lookups", "preempted_queries", "preempted_hits")),
     )
 
@@ -122,7 +124,7 @@ class TiersReport:
 
 def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersReport | None:
     """Return the tier figures of these instances, each of its pool; None if none of them has tiers."""
-    every = [one.pool.tiers for one in instances if one.pool.tiers is not None]
+    every = [instance.pool.tiers for instance in instances if instance.pool.tiers is not None]
     if not every:
         return None
     by_name: dict[str, list[Tier]] = {}
@@ -131,8 +133,10 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
             by_name.setdefault(tier.name, []).append(tier)
     tiers = {name: sums(of_name, ("stored", "loaded", "dropped", "held")) for name, of_name in by_name.items()}
     offloaded, reloaded = (whole_sum([one[name] for one in tiers.values()]) for name in ("stored", "loaded"))
-    taken = whole_sum([one.pool.hits + one.pool.misses for one in instances if one.pool.tiers is not None])
-    moved = whole_sum([_moved(one.pool.tiers, pool) for one, pool in zip(instances, pools, strict=True)])
+    taken = whole_sum(
+        [instance.pool.hits + instance.pool.misses for instance in instances if instance.pool.tiers is not None]
+    )
+    moved = whole_sum([_moved(instance.pool.tiers, pool) for instance, pool in zip(instances, pools, strict=True)])
     return TiersReport(
         offloaded=offloaded,
         reloaded=reloaded,
@@ -208,7 +212,7 @@ def adapters_report(
 
     The TTFTs leave out requests that arrived before ``warm_up_us``.
     """
-    found = [one.batch.adapters for one in instances if one.batch.adapters is not None]
+    found = [instance.batch.adapters for instance in instances if instance.batch.adapters is not None]
     if not found:
         return None
     by_name: dict[str, list[RequestNumbers]] = {}
@@ -267,7 +271,7 @@ class EncoderReport:
 
 def encoder_report(instances: Sequence[Instance]) -> EncoderReport | None:
     """Return the encoder figures of these instances; None if none of them schedules an encoder."""
-    found = [one.batch.encoder.books() for one in instances if one.batch.encoder is not None]
+    found = [instance.batch.encoder.books() for instance in instances if instance.batch.encoder is not None]
     if not found:
         return None
     encoded, cached, evicted, holds, held_us = map(whole_sum, zip(*found, strict=True))

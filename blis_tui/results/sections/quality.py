@@ -87,7 +87,7 @@ class FitnessReport:
 
 
 _TARGETS: Final = frozenset([one.name for one in fields(SloTarget)])
-_TARGETED: Final = {one.name: one for one in SAMPLED.values() if one.field in _TARGETS}
+_TARGETED: Final = {latency.name: latency for latency in SAMPLED.values() if latency.field in _TARGETS}
 """By name: latencies for which SLO classes may have a target."""
 
 
@@ -103,8 +103,8 @@ def slo_report(
         if name in targets:
             members = [row for row in rows if (table.group(row)[0] or "standard") == name]
             classes[name] = _judge_class(targets[name], members, table, duration_us)
-    injected = whole_sum([one.injected for one in classes.values()])
-    good = whole_sum([one.good for one in classes.values()])
+    injected = whole_sum([class_.injected for class_ in classes.values()])
+    good = whole_sum([class_.good for class_ in classes.values()])
     return SloReport(
         injected=injected,
         good=good,
@@ -148,7 +148,7 @@ def _judge_class(target: SloTarget, rows: Sequence[RequestNumbers], table: Reque
 
 def figures_ms(row: RequestNumbers) -> dict[str, float | None]:
     """Return a request's figures that targets refer to, except TTFAT; None where it has no such figure."""
-    return {name: one.of(row, 1000) for name, one in _TARGETED.items()}
+    return {name: latency.of(row, 1000) for name, latency in _TARGETED.items()}
 
 
 def fitness_report(
@@ -167,9 +167,9 @@ def fitness_report(
     }
     for name in ("ttft", "e2e"):
         samples_us = [getattr(row, f"{name}_us") for row in rows if row.arrival_us >= warm_up_us]
-        found = of_samples([sample for sample in samples_us if sample >= 0])
+        distribution = of_samples([sample for sample in samples_us if sample >= 0])
         for statistic in ("p99", "p50", "mean"):
-            value_ms = getattr(found, statistic)
+            value_ms = getattr(distribution, statistic)
             components[f"{statistic}_{name}"] = 0.0 if value_ms is None else 1 / (1 + value_ms)
     score = 0.0
     for name, component in components.items():

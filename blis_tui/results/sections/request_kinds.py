@@ -122,12 +122,12 @@ class SpeculativeReport:
 
 def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:
     """Return the figures of these instances; None if none of them speculates."""
-    found = [one.batch.speculative.tallies for one in instances if one.batch.speculative is not None]
+    found = [instance.batch.speculative.tallies for instance in instances if instance.batch.speculative is not None]
     if not found:
         return None
-    total = DraftTallies(accepted_runs=[0] * max(len(one.accepted_runs) for one in found))
-    for one in found:
-        total.add(one)
+    total = DraftTallies(accepted_runs=[0] * max(len(draft_tallies.accepted_runs) for draft_tallies in found))
+    for draft_tallies in found:
+        total.add(draft_tallies)
     drafts = total.num_drafts
     positions = [total.accepted_at(position) for position in range(1, len(total.accepted_runs))]
     return SpeculativeReport(

@@ -251,7 +251,7 @@ def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
             pool.engine.pipeline_parallel > 1 or pool.engine.lora is not None or pool.lockstep
             for pool in experiment.pools
         )
-        or any(one.pool.tiers is not None or one.batch.speculative is not None for one in instances)
+        or any(instance.pool.tiers is not None or instance.batch.speculative is not None for instance in instances)
         or reasons(experiment, cluster)
         or is_multimodal(experiment, cluster)
     )

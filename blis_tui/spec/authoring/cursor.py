@@ -81,11 +81,11 @@ class Cursor:
         return dict(self.chosen).get(path, "")
 
     def _containers(self, plugins: Registry | None) -> list[Key]:
-        found = [root(self.kind, plugins)]
+        keys = [root(self.kind, plugins)]
         for at, step in enumerate(self.path):
             value = self._value_of(self.path[:at])
-            found = [child for key in found for name, child in _children(key, value) if name == step]
-        return found
+            keys = [child for key in keys for name, child in _children(key, value) if name == step]
+        return keys
 
 
 def _children(key: Key, value: str) -> Iterator[tuple[str, Key]]:
@@ -97,11 +97,11 @@ def _children(key: Key, value: str) -> Iterator[tuple[str, Key]]:
 
 def rows_of(lines: Sequence[str]) -> list[Row]:
     """Return the lines that have a key or begin an entry of a list, but not those inside of a value."""
-    found, inside = list[Row](), -1  # lines that are indented by more belong to a text in block style
+    rows, inside = list[Row](), -1  # lines that are indented by more belong to a text in block style
     for number, line in enumerate(lines):
         text = line.rstrip()
         indent = len(text) - len(text.lstrip(" "))
-        continued = bool(found) and number <= found[-1].last
+        continued = bool(rows) and number <= rows[-1].last
         if not text or text.lstrip().startswith("#") or (inside >= 0 and indent > inside) or continued:
             continue
         inside = -1
@@ -114,8 +114,8 @@ def rows_of(lines: Sequence[str]) -> list[Row]:
         if _BLOCK.match(value):
             inside = column
         last = _end_of_flow(lines, number, where, column) if value[:1] in ("{", "[") else number
-        found.append(Row(number, column, key, _without_comment(value), where, "-" in match["dashes"], last))
-    return found
+        rows.append(Row(number, column, key, _without_comment(value), where, "-" in match["dashes"], last))
+    return rows
 
 
 def _end_of_flow(lines: Sequence[str], line: int, start: int, column: int) -> int:
@@ -177,12 +177,12 @@ def on_row(lines: Sequence[str], line: int, column: int) -> tuple[Cursor, str, s
     end = column
     while end < len(text) and re.match(r"[\w./:-]", text[end]):
         end += 1
-    found = cursor_at(lines, line, end)
-    if found is None:
+    cursor = cursor_at(lines, line, end)
+    if cursor is None:
         return None
-    if found.key:
-        return found, found.key, found.word.strip("\"'")
-    return (found, found.word, "") if found.word else None
+    if cursor.key:
+        return cursor, cursor.key, cursor.word.strip("\"'")
+    return (cursor, cursor.word, "") if cursor.word else None
 
 
 def _cursor(

@@ -274,8 +274,8 @@ def output_of(code: str, example: Example) -> str:
             (folder / file).write_text(text, encoding="utf-8")
         path = folder / f"example{suffix(example.kind)}"
         path.write_bytes(example.text.encode(errors="surrogateescape"))
-        found = [one for one in _diagnostics(path, example) if one.code == code]
-        return render_text(found[:1]).replace(f"{folder}/", "").replace(f"{folder}\\", "")
+        diagnostics = [diagnostic for diagnostic in _diagnostics(path, example) if diagnostic.code == code]
+        return render_text(diagnostics[:1]).replace(f"{folder}/", "").replace(f"{folder}\\", "")
 
 
 def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
@@ -338,12 +338,14 @@ def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]
 
 def _below(key: Key, step: str) -> list[Key]:
     """Return the keys that a step leads to: a child, the same child in several variants, or a variant by name."""
-    if step in key.children and (step in ("kind", "step_time") or not any(step in one.keys for one in key.variants)):
+    if step in key.children and (
+        step in ("kind", "step_time") or not any(step in variant.keys for variant in key.variants)
+    ):
         return [key.children[step]]
-    in_variants = [one.keys[step] for one in key.variants if step in one.keys]
+    in_variants = [variant.keys[step] for variant in key.variants if step in variant.keys]
     if in_variants:
         return in_variants
-    return [key.as_variant(one) for one in key.variants if one.value == step]
+    return [key.as_variant(variant) for variant in key.variants if variant.value == step]
 
 
 def _unknown(
@@ -377,7 +379,7 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     near = [step] if step in every else get_close_matches(step, sorted(every), n=1, cutoff=0.75)
     paths = every.get(near[0], []) if near else []
     # A key may occur both in a document and in the experiment that contains it; prefer the path for `--set`.
-    short = [one for one in paths if one[0].islower()] or paths
+    short = [path for path in paths if path[0].islower()] or paths
     return [one for one in short if not _is_echo(one, short)][:_NEAR]
 
 
@@ -407,7 +409,7 @@ def _data(kind: str, key: Key) -> dict[str, Json]:
         "range": key.range,
         "description": key.description,
         "only_for_kind": key.only,
-        "choices": [{"value": one.value, "description": one.description} for one in key.choices],
+        "choices": [{"value": choice.value, "description": choice.description} for choice in key.choices],
         "examples": list(key.examples),
         "keys": list(key.names()),
     }
@@ -436,7 +438,7 @@ def _text(kind: str, key: Key) -> str:
     lines.append("")
     lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
     if key.choices:
-        lines += ["", "  values", *described((one.value, one.description) for one in key.choices)]
+        lines += ["", "  values", *described((choice.value, choice.description) for choice in key.choices)]
     if key.children or key.variants:
         lines += ["", "  keys", *described(_rows(key))]
     return "\n".join(lines)
@@ -463,7 +465,7 @@ def _tree(key: Key, depth: int) -> list[str]:
     indent = "  " * (depth + 1)
     for child in key.children.values():
         mark = "required" if child.required else f"[{flow(child.default)}]" if child.has_default else ""
-        known = "|".join(one.value for one in child.choices)
+        known = "|".join(choice.value for choice in child.choices)
         about = " ".join(part for part in (child.type if child.type != "word" else known, child.unit, mark) if part)
         lines.append(f"{indent}{child.name}: {about}")
         if not child.document:  # the other document has its own tree
@@ -502,7 +504,7 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
     path = key.dotted if kind == "Experiment" else f"{kind.lower()}.{key.dotted}"
     if path in KEYS.get("_".join(words), ()):
         return 1
-    if set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices):
+    if set(words) <= set(name) or any(words_of(choice.value) == tuple(words) for choice in key.choices):
         return 2
     if all(any(one.startswith(word) for one in name) for word in words):
         return 3
@@ -550,7 +552,7 @@ def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]
     for kind in _KINDS_WITH_OWN:
         for key in every_key(kind, plugins):
             if key.name not in DISCRIMINATORS:
-                meanings = {one.value: one.description for one in key.discriminator or key.choices}
+                meanings = {choice.value: choice.description for choice in key.discriminator or key.choices}
                 for word, meaning in meanings.items():
                     found.setdefault(word, []).append((kind, key, meaning))
     return found
@@ -560,8 +562,8 @@ def values(word: str, plugins: Registry | None = None) -> list[Value]:
     """Return the meanings of a word as a value; keys for which it means the same are combined."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for kind, key, meaning in _takers(plugins).get(word, ()):
-        beside = [one for one in key.variants if one.value == word]
-        own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
+        beside = [variant for variant in key.variants if variant.value == word]
+        own = tuple((name, child.description) for variant in beside for name, child in variant.keys.items())
         found.setdefault((meaning or key.description, own), []).append(key.shown(kind))
     told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
     return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]

@@ -51,15 +51,15 @@ def fixes(text: str, message: str, help_text: str, written: str, path: DataPath)
             yield Fix(f"Change to `{word}`", word)
     elif help_text == _UNQUOTED:
         yield Fix("Remove the quotes", written.strip("\"'"))
-    elif (found := _WRITTEN.match(help_text)) is not None:
-        word = found[1] or found[2] or found[3]
+    elif (match := _WRITTEN.match(help_text)) is not None:
+        word = match[1] or match[2] or match[3]
         yield Fix(f"Change to `{word}`", word)
 
 
 def _added(text: str, key: str, help_text: str, path: DataPath) -> Iterator[Fix]:
     """Yield insertions of a missing key: with the value or the words that the help names, otherwise without."""
-    if (found := _ADDED.match(help_text)) is not None:
-        entries = [found[1]]
+    if (match := _ADDED.match(help_text)) is not None:
+        entries = [match[1]]
     elif help_text.startswith(_ONE_OF):
         entries = [f"{key}: {word}" for word in _QUOTED.findall(help_text)]
     else:  # advice on what stands there instead is no entry

@@ -131,7 +131,7 @@ class Key:
 
     def names(self) -> tuple[str, ...]:
         """Return all keys directly below, including those of every variant."""
-        listed = [*self.children, *(name for one in self.variants for name in one.keys)]
+        listed = [*self.children, *(name for variant in self.variants for name in variant.keys)]
         return tuple(dict.fromkeys(listed))
 
     def walk(self) -> Iterator[Key]:
@@ -182,14 +182,16 @@ class _Builder:
             node, builder = {**body, **keep}, inside
         entry, entry_builder = builder.merged(node["items"]) if "items" in node else (node, builder)
         variants = entry_builder.variants(entry, path)
-        choices = {one.value: one.description for one in variants}
+        choices = {variant.value: variant.description for variant in variants}
         children = entry_builder.children(entry, path, skip_header=bool(document))
         if node.get("x-partial"):
             children = {name: replace(key, default=None, has_default=False) for name, key in children.items()}
         for name in DISCRIMINATORS:
             if variants and name in children:
                 known = children[name].choices
-                described = tuple(Choice(one.value, one.description or choices.get(one.value, "")) for one in known)
+                described = tuple(
+                    Choice(choice.value, choice.description or choices.get(choice.value, "")) for choice in known
+                )
                 children[name] = replace(children[name], choices=described)
         name = path[-1] if path else ""
         return Key(

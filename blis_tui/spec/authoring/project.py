@@ -117,7 +117,7 @@ def _explained(key: Key) -> list[str]:
     lines = textwrap.wrap(prose, _WIDTH - 10)
     kinds = next((child.choices for child in key.children.values() if key.variants and child.choices), key.choices)
     if any(choice.description for choice in kinds):
-        settings = {one.value: ", ".join(one.keys) for one in key.variants}
+        settings = {variant.value: ", ".join(variant.keys) for variant in key.variants}
         for choice in kinds:
             own = f" {{{settings[choice.value]}}}" if settings.get(choice.value) else ""
             about = f": {choice.description}" if choice.description else ""

@@ -107,7 +107,7 @@ class Figure:
     @property
     def unit(self) -> str:
         """Its own unit; for a statistic, that of the summarised quantity."""
-        return next((one.unit for one in reversed(self.way[-2:]) if one.unit), "")
+        return next((field.unit for field in reversed(self.way[-2:]) if field.unit), "")
 
     @property
     def is_statistic(self) -> bool:
@@ -230,10 +230,10 @@ def _below(path: tuple[str, ...], way: tuple[Field, ...], field: Field) -> Itera
 def figures_at(path: str) -> list[Figure]:
     """Return the figure with that path, or for a single step those with that name; placeholders may be omitted."""
     steps = tuple(path.lower().split("."))
-    exact = [one for one in all_figures() if _matches(one.path.split("."), steps)]
+    exact = [figure for figure in all_figures() if _matches(figure.path.split("."), steps)]
     if exact or len(steps) > 1:
         return exact
-    return [one for one in all_figures() if one.field.name == steps[0] and not one.is_statistic]
+    return [figure for figure in all_figures() if figure.field.name == steps[0] and not figure.is_statistic]
 
 
 def _matches(pattern: list[str], steps: tuple[str, ...]) -> bool:
@@ -364,11 +364,11 @@ def field_data(field: Field, what: str, of: str) -> dict[str, Json]:
     return {what: field.name, "of": of, "meaning": field.meaning, "type": field.type, "unit": field.unit}
 
 
-def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
+def together(figures: Sequence[Figure]) -> list[tuple[str, str]]:
     """Return figures with their meanings; the same figure of several parts of the cluster is one line."""
     paths: dict[Field, list[str]] = {}
-    for one in found:
-        paths.setdefault(one.field, []).append(one.path)
+    for figure in figures:
+        paths.setdefault(figure.field, []).append(figure.path)
     also = {field: f" (Also {', '.join(others)}.)" if others else "" for field, (_, *others) in paths.items()}
     return [(first, f"{field.meaning}{also[field]}") for field, (first, *_) in paths.items()]
 
@@ -380,5 +380,5 @@ def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 def overview() -> list[tuple[str, str]]:
     """Return every figure and section of reports, without single statistics, and then those of studies."""
-    found = [(one.path, one.field.meaning) for one in all_figures() if not one.is_statistic]
+    found = [(figure.path, figure.field.meaning) for figure in all_figures() if not figure.is_statistic]
     return [*found, *COSTS.items()]

@@ -70,8 +70,11 @@ class _Trimmer:
         if found.kind != "Experiment":
             return [found.data]
         cases = expanded_cases(parse(source), Problems(self._plugins))
-        each = (one.overrides for one in cases if one.overrides)
-        return [found.data, *(resolve_document(parse(source), one, self._plugins).document.data for one in each)]
+        each = (case.overrides for case in cases if case.overrides)
+        return [
+            found.data,
+            *(resolve_document(parse(source), overrides, self._plugins).document.data for overrides in each),
+        ]
 
     def _is_same(self, text: str) -> bool:
         try:
@@ -91,10 +94,10 @@ class _Trimmer:
     def _without(self, text: str, paths: Sequence[DataPath]) -> tuple[str, Sequence[DataPath]]:
         """Return the text without those keys of a map that are not needed, and the others."""
         shorter = text
-        for one in paths:
-            shorter = cut(shorter, one)
+        for path in paths:
+            shorter = cut(shorter, path)
         if not paths or self._is_same(shorter):
-            self._dropped += [dotted(one) for one in paths]
+            self._dropped += [dotted(path) for path in paths]
             return shorter, ()
         if len(paths) == 1:
             return text, paths

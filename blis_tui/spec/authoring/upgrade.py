@@ -63,7 +63,7 @@ def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Forme
     left: list[tuple[int, str]] = []
     text = source.text
     for at in range(formats.index(version), len(formats)):
-        rows = tuple(one for one in older if one.format == formats[at])
+        rows = tuple(key for key in older if key.format == formats[at])
         text = _without_former_keys(Source(source.name, text, source.directory), rows, told, left)
         if formats[at] != formats[-1]:
             text = _replaced(text, parse(Source(source.name, text)).place(("apiVersion",)).span, formats[at + 1])

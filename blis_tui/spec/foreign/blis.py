@@ -93,8 +93,8 @@ def import_policy(path: Path, *, name: str | None = None) -> Imported:
         ("tenant_budgets",): ("tenant_budgets",),
         ("tenant_budgets", "fractions"): ("tenant_budgets",),
     }
-    for one in _SETTINGS.values():
-        origins |= {("admission", ours): ("admission", theirs) for theirs, (ours, _) in one.items()}
+    for setting in _SETTINGS.values():
+        origins |= {("admission", ours): ("admission", theirs) for theirs, (ours, _) in setting.items()}
     for at, _ in enumerate(parts["routing"].sections("scorers")):
         origins[("routing", "scorers", at)] = ("routing", "scorers", at)
         origins[("routing", "scorers", at, "kind")] = ("routing", "scorers", at, "name")
@@ -158,10 +158,10 @@ def _routing(section: Section) -> dict[str, Json]:
         return {"kind": kind}
     section.finish()
     listed: list[Json] = []
-    for one in scorers:
-        name = one.text("name")
-        weight = one.number("weight", required=True)
-        one.finish()
+    for scorer in scorers:
+        name = scorer.text("name")
+        weight = scorer.number("weight", required=True)
+        scorer.finish()
         listed.append({"kind": name, "weight": weight})
     return {"kind": kind, "scorers": listed} if listed else {"kind": kind}
 
@@ -338,10 +338,10 @@ def _clients(root: Section, clients: Clients) -> float:
 
 def _has_own_rates(root: Section) -> bool:
     """Whether a client's window or a cohort's spike has a rate."""
-    lives = [life for one in root.sections("clients") if (life := one.section("lifecycle")) is not None]
-    spikes = [spike for one in root.sections("cohorts") if (spike := one.section("spike")) is not None]
+    lives = [life for section in root.sections("clients") if (life := section.section("lifecycle")) is not None]
+    spikes = [spike for section in root.sections("cohorts") if (spike := section.section("spike")) is not None]
     windows = [window for life in lives for window in life.sections("windows")]
-    return any(one.given("trace_rate") for one in (*windows, *spikes))
+    return any(window.given("trace_rate") for window in (*windows, *spikes))
 
 
 def _inference_perf(root: Section, clients: Clients, requests: int) -> tuple[float, int]:

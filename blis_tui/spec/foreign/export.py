@@ -112,13 +112,15 @@ class _Export:
     def __init__(self, data: dict[str, Json], engines: Sequence[str]) -> None:
         self.data = data
         batching = as_map(as_map(self.data.get("policy")).get("batching"))
-        found = next((one for one in _ENGINES if one.batching == batching.get("kind") and one.name in engines), None)
+        found = next(
+            (engine for engine in _ENGINES if engine.batching == batching.get("kind") and engine.name in engines), None
+        )
         if found is None:
-            wanted = [one for one in _ENGINES if one.name in engines]
-            titles = " or ".join(one.title for one in wanted)
+            wanted = [engine for engine in _ENGINES if engine.name in engines]
+            titles = " or ".join(engine.title for engine in wanted)
             text = f"`policy.batching` is `{printable(str(batching.get('kind')))}`: no server of {titles} has it"
             raise InputError(
-                text, help=f"export an experiment with {' or '.join(one.batching for one in wanted)} batching"
+                text, help=f"export an experiment with {' or '.join(engine.batching for engine in wanted)} batching"
             )
         self.engine: _Engine = found
         self.model = _id_of(_name(self.data.get("model")))
@@ -142,11 +144,11 @@ class _Export:
     @property
     def several(self) -> bool:
         """Whether there are different servers without roles."""
-        return len(self.servers) > 1 and not any(one.role for one in self.servers)
+        return len(self.servers) > 1 and not any(server.role for server in self.servers)
 
     def labelled(self) -> bool:
         """Whether labels of nodes say the hardware."""
-        return all(gpu_named(_label(one.hardware)) == one.hardware for one in self.servers)
+        return all(gpu_named(_label(server.hardware)) == server.hardware for server in self.servers)
 
     def _servers(self) -> Iterator[_Servers]:
         cluster = as_map(self.data.get("cluster"))
@@ -313,17 +315,17 @@ def _script(export: _Export) -> str:
     _no_pools(export, "script")
     start = shlex.join([*export.engine.command, export.model])
     gpu, port = 0, 8000
-    for one in export.servers:
-        words = [shlex.quote(word) for word in one.arguments]
+    for server in export.servers:
+        words = [shlex.quote(word) for word in server.arguments]
         pairs = [" ".join(pair) for pair in _paired(words)]
         if sum(each.copies for each in export.servers) == 1:
             return " \\\n  ".join([start, *pairs]) + "\n"
-        lists = [range(gpu + at * one.gpus, gpu + (at + 1) * one.gpus) for at in range(one.copies)]
+        lists = [range(gpu + at * server.gpus, gpu + (at + 1) * server.gpus) for at in range(server.copies)]
         named = " ".join(",".join(map(str, each)) for each in lists)
         front = f"  CUDA_VISIBLE_DEVICES=$gpus {start}"
         lines += [f"port={port}", f"for gpus in {named}; do"]
         lines += [" \\\n    ".join([front, *pairs, "--port $port &"]), "  port=$((port + 1))", "done"]
-        gpu, port = gpu + one.copies * one.gpus, port + one.copies
+        gpu, port = gpu + server.copies * server.gpus, port + server.copies
     return "\n".join(lines) + "\n"
 
 
@@ -340,12 +342,12 @@ def _paired(words: Sequence[str]) -> Iterator[Sequence[str]]:
             begin = at
 
 
-def _container(export: _Export, one: _Servers) -> dict[str, Json]:
+def _container(export: _Export, servers: _Servers) -> dict[str, Json]:
     """Return the image of a server with its command and arguments."""
     *command, option = export.engine.command
     if export.engine.name == "vllm":  # its image has a command
-        return {"image": export.image, "args": ["--model", export.model, *one.arguments]}
-    arguments: list[Json] = [option, export.model, *one.arguments, *_REACHABLE]
+        return {"image": export.image, "args": ["--model", export.model, *servers.arguments]}
+    arguments: list[Json] = [option, export.model, *servers.arguments, *_REACHABLE]
     return {"image": export.image, "command": list[Json](command), "args": arguments}
 
 
@@ -357,27 +359,27 @@ def _manifest(export: _Export) -> str:
     """Return a Deployment for each kind of server, and an autoscaler if there is one."""
     made: list[dict[str, Json]] = []
     scaler = as_map(as_map(export.data.get("cluster")).get("autoscaler"))
-    for one in export.servers:
-        label = _label(one.hardware)
-        nodes: dict[str, Json] = {"nvidia.com/gpu.product": label} if gpu_named(label) == one.hardware else {}
-        limits: Json = {"limits": {_resource(one.hardware): one.gpus}}
-        container: dict[str, Json] = {"name": export.engine.name, **_container(export, one), "resources": limits}
-        labels: Json = {"app": one.name}
+    for server in export.servers:
+        label = _label(server.hardware)
+        nodes: dict[str, Json] = {"nvidia.com/gpu.product": label} if gpu_named(label) == server.hardware else {}
+        limits: Json = {"limits": {_resource(server.hardware): server.gpus}}
+        container: dict[str, Json] = {"name": export.engine.name, **_container(export, server), "resources": limits}
+        labels: Json = {"app": server.name}
         pod: dict[str, Json] = {"containers": [container], **({"nodeSelector": nodes} if nodes else {})}
         made.append(
             {
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
-                "metadata": {"name": one.name},
+                "metadata": {"name": server.name},
                 "spec": {
-                    "replicas": one.copies,
+                    "replicas": server.copies,
                     "selector": {"matchLabels": labels},
                     "template": {"metadata": {"labels": labels}, "spec": pod},
                 },
             }
         )
         if scaler:
-            made.append(_scaler(one.name, scaler))
+            made.append(_scaler(server.name, scaler))
     return "---\n".join(yaml_text(one) for one in made)
 
 
@@ -391,16 +393,16 @@ def _compose(export: _Export) -> str:
     _no_pools(export, "compose file")
     services: dict[str, Json] = {}
     port = 8000
-    for one in export.servers:
-        last = port + one.copies - 1
-        container = _container(export, one)
+    for server in export.servers:
+        last = port + server.copies - 1
+        container = _container(export, server)
         words = [*as_list(container.pop("command", [])), *as_list(container.pop("args"))]
-        device: Json = {"driver": "nvidia", "count": one.gpus, "capabilities": ["gpu"]}
-        deploy: dict[str, Json] = {"replicas": one.copies}
-        if _resource(one.hardware).startswith("nvidia"):
+        device: Json = {"driver": "nvidia", "count": server.gpus, "capabilities": ["gpu"]}
+        deploy: dict[str, Json] = {"replicas": server.copies}
+        if _resource(server.hardware).startswith("nvidia"):
             deploy["resources"] = {"reservations": {"devices": [device]}}
-        ports = f"{port}:8000" if one.copies == 1 else f"{port}-{last}:8000"
-        services[one.name] = {**container, "command": words, "ports": [ports], "ipc": "host", "deploy": deploy}
+        ports = f"{port}:8000" if server.copies == 1 else f"{port}-{last}:8000"
+        services[server.name] = {**container, "command": words, "ports": [ports], "ipc": "host", "deploy": deploy}
         port = last + 1
     return yaml_text({"services": services})
 
@@ -411,7 +413,7 @@ def _read_compose(_: _Export, source: Source, wanted: Wanted) -> Imported:
 
 def _values(export: _Export) -> str:
     """Return values of llm-d's charts: those of the model service, and of the scheduler if it decides."""
-    roles = {one.role or "decode": one for one in export.servers}
+    roles = {server.role or "decode": server for server in export.servers}
     if len(roles) < len(export.servers):
         text = "llm-d's chart has servers of one kind, or two: for prefill and for decode"
         raise InputError(text, help="export it with `spec export kubernetes`")
@@ -419,19 +421,19 @@ def _values(export: _Export) -> str:
     made: dict[str, Json] = {"modelArtifacts": {"uri": uri, "name": export.model}}
     scaler = as_map(as_map(export.data.get("cluster")).get("autoscaler"))
     for role in ("decode", "prefill"):
-        one = roles.get(role)
-        if one is None:
+        servers = roles.get(role)
+        if servers is None:
             made[role] = {"create": False}
             continue
-        label = _label(one.hardware)
+        label = _label(servers.hardware)
         labelled: Json = {"labelKey": "nvidia.com/gpu.product", "labelValues": [label]}
-        words, split = _without(one.arguments, "--tensor-parallel-size")
-        limits: Json = {"limits": {_resource(one.hardware): one.gpus}}
+        words, split = _without(servers.arguments, "--tensor-parallel-size")
+        limits: Json = {"limits": {_resource(servers.hardware): servers.gpus}}
         container: dict[str, Json] = {"name": "vllm", "image": export.image, "modelCommand": "vllmServe"}
         made[role] = {
             "create": True,
-            "replicas": one.copies,
-            **({"acceleratorTypes": labelled} if gpu_named(label) == one.hardware else {}),
+            "replicas": servers.copies,
+            **({"acceleratorTypes": labelled} if gpu_named(label) == servers.hardware else {}),
             **({"autoscaling": {"enabled": True, **_limits(scaler)}} if scaler else {}),
             "parallelism": {"tensor": int(split or 1)},
             "containers": [{**container, "args": list[Json](words), "resources": limits}],

@@ -89,7 +89,7 @@ def imported(fleet: Fleet, wanted: Wanted) -> Imported:
     _scale(groups, body)
     for key, value in fleet.keys.items():
         put(body, key, value)
-    if sum(one.copies for one in groups) > 1 and "routing" not in as_map(body.get("policy")):
+    if sum(group.copies for group in groups) > 1 and "routing" not in as_map(body.get("policy")):
         given.note(Fate.ELSEWHERE, (), "nothing says how requests are routed: the instances take turns")
     body["workload"] = _workload(fleet, wanted)
     draft = Draft(
@@ -103,12 +103,12 @@ def imported(fleet: Fleet, wanted: Wanted) -> Imported:
     try:
         return draft.finish()
     except SpecError as error:
-        raise SpecError([_at_its_argument(one, draft) for one in error.diagnostics]) from None
+        raise SpecError([_at_its_argument(diagnostic, draft) for diagnostic in error.diagnostics]) from None
 
 
 def _scale(groups: Sequence[_Group], body: dict[str, Json]) -> None:
     """Set the autoscaler of all; those of pools limit their own instances, and others keep theirs."""
-    scalers = [one.scaler for one in groups]
+    scalers = [group.scaler for group in groups]
     if not any(scalers):
         return
     first = dict(next(one for one in scalers if one))
@@ -148,42 +148,42 @@ def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
         asked = wanted._replace(hardware=wanted.hardware or part.gpu)
         server = Converted(part.start.engine, fleet.source, part.start, asked)
         body = server.convert()
-        fleet.given.problems += [one for one in server.given.problems if one not in fleet.given.problems]
+        fleet.given.problems += [problem for problem in server.given.problems if problem not in fleet.given.problems]
         named = next((role for role in ROLES if role in part.name.lower() and server.hands_over), "")
         made.append(_Group(server, body, part.name, part.role or server.role or named, part.copies, part.scaler))
-    if {one.role for one in made} == {"prefill", ""}:
-        made = [one if one.role else one._replace(role="decode") for one in made]
-    leaders = [one for one in made if not any(one.made.options.get(name) for name in _FOLLOWERS)]
-    for one in made:
-        if leaders and one not in leaders:
-            one.made.given.notes.clear()
-            one.made.given.note(Fate.NO_EFFECT, (), "it is a part of another server")
-            fleet.given.notes += one.made.given.notes
-    found: list[_Group] = []
-    for one in leaders or made:
-        at = next((at for at, other in enumerate(found) if _kind(one) == _kind(other)), None)
+    if {group.role for group in made} == {"prefill", ""}:
+        made = [group if group.role else group._replace(role="decode") for group in made]
+    leaders = [group for group in made if not any(group.made.options.get(name) for name in _FOLLOWERS)]
+    for group in made:
+        if leaders and group not in leaders:
+            group.made.given.notes.clear()
+            group.made.given.note(Fate.NO_EFFECT, (), "it is a part of another server")
+            fleet.given.notes += group.made.given.notes
+    groups: list[_Group] = []
+    for leader in leaders or made:
+        at = next((at for at, other in enumerate(groups) if _kind(leader) == _kind(other)), None)
         if at is None:
-            found.append(one)
+            groups.append(leader)
         else:
-            found[at] = found[at]._replace(copies=found[at].copies + one.copies)
-    return found
+            groups[at] = groups[at]._replace(copies=groups[at].copies + leader.copies)
+    return groups
 
 
-def _kind(one: _Group) -> tuple[object, ...]:
-    return one.role, one.body, one.made.host_cache, one.scaler
+def _kind(group: _Group) -> tuple[object, ...]:
+    return group.role, group.body, group.made.host_cache, group.scaler
 
 
 def _check(fleet: Fleet, groups: Sequence[_Group]) -> None:
     """Note a problem if the servers are no cluster that serves the same requests."""
-    roles = {one.role for one in groups}
-    models = {one.made.model for one in groups}
-    names = ", ".join(f"`{printable(one.name)}`" for one in groups)
+    roles = {group.role for group in groups}
+    models = {group.made.model for group in groups}
+    names = ", ".join(f"`{printable(group.name)}`" for group in groups)
     hint = "choose with --service"
     if not groups:
         fleet.given.problem((), "no server is started")
     elif len(models) > 1:
         fleet.given.problem((), f"several servers have different models: {names}", hint=hint)
-    elif len({one.made.engine for one in groups}) > 1:
+    elif len({group.made.engine for group in groups}) > 1:
         fleet.given.problem((), f"several servers have different engines: {names}", hint=hint)
     elif len(groups) > 1 and "" in roles and (len(roles) > 1 or not fleet.pools):
         fleet.given.problem((), f"the servers differ, and nothing says their roles: {names}", hint=hint)
@@ -193,21 +193,21 @@ def _check(fleet: Fleet, groups: Sequence[_Group]) -> None:
 
 def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, DataPath]) -> dict[str, Json]:
     """Return one experiment of all groups, having taken over their notes."""
-    apart = {one.role for one in groups} >= {*ROLES}
+    apart = {group.role for group in groups} >= {*ROLES}
     labels = _labels(groups)
-    for one, label in zip(groups, labels, strict=True):
-        _hand_over(one, apart=apart)
-        if apart and one.made.engine != "vllm":
-            _with_vllm_scheduler(one)
-        _host_cache(one)
-        if label or one.copies > 1:
-            key = f"instances: {one.copies}` of pool `{label}" if label else f"cluster.instances: {one.copies}"
-            one.made.given.note(Fate.TAKEN, (), f"`{key}`")
+    for group, label in zip(groups, labels, strict=True):
+        _hand_over(group, apart=apart)
+        if apart and group.made.engine != "vllm":
+            _with_vllm_scheduler(group)
+        _host_cache(group)
+        if label or group.copies > 1:
+            key = f"instances: {group.copies}` of pool `{label}" if label else f"cluster.instances: {group.copies}"
+            group.made.given.note(Fate.TAKEN, (), f"`{key}`")
         above = (label,) if label else ()
-        document = one.made.given.document
+        document = group.made.given.document
         given.document.keys.update({(*above, *path): place for path, place in document.keys.items()})
         given.document.values.update({(*above, *path): place for path, place in document.values.items()})
-        given.notes += [_under(above, note) for note in one.made.given.notes]
+        given.notes += [_under(above, note) for note in group.made.given.notes]
     first = groups[0]
     if len(groups) == 1:
         copies = first.copies * _whole(as_map(first.body.get("cluster")).get("instances", 1))
@@ -226,9 +226,9 @@ def _labels(groups: Sequence[_Group]) -> list[str]:
     """Return what notes and pools call the groups: nothing if there is one, else their roles or names."""
     if len(groups) == 1:
         return [""]
-    roles = [one.role for one in groups]
-    owners = [one.name.rpartition("/")[2] for one in groups]
-    owners = owners if len({*owners}) == len(owners) else [one.name for one in groups]
+    roles = [group.role for group in groups]
+    owners = [group.name.rpartition("/")[2] for group in groups]
+    owners = owners if len({*owners}) == len(owners) else [group.name for group in groups]
     names = [
         role if role and roles.count(role) == 1 else as_name(name) for role, name in zip(roles, owners, strict=True)
     ]
@@ -244,36 +244,40 @@ def _pools(
 ) -> dict[str, Json]:
     """Return an experiment with a pool for each group; what all have in common is outside of the pools."""
     body: dict[str, Json] = {key: value for key, value in groups[0].body.items() if key not in ("cluster", "engine")}
-    clusters = [dict(as_map(one.body.get("cluster"))) for one in groups]
-    engines = [dict(as_map(one.body.get("engine"))) for one in groups]
+    clusters = [dict(as_map(group.body.get("cluster"))) for group in groups]
+    engines = [dict(as_map(group.body.get("engine"))) for group in groups]
     shared = {
-        key: value for key, value in engines[0].items() if all(key in one and one[key] == value for one in engines)
+        key: value
+        for key, value in engines[0].items()
+        if all(key in engine and engine[key] == value for engine in engines)
     }
     pools: list[Json] = []
-    for at, (one, label) in enumerate(zip(groups, labels, strict=True)):
+    for at, (group, label) in enumerate(zip(groups, labels, strict=True)):
         pool: dict[str, Json] = {"name": label}
-        if one.role:
-            pool["role"] = one.role
-        pool["instances"] = one.copies * _whole(clusters[at].get("instances", 1))
+        if group.role:
+            pool["role"] = group.role
+        pool["instances"] = group.copies * _whole(clusters[at].get("instances", 1))
         if any(cluster.get("tensor_parallel", 1) != 1 for cluster in clusters):
             pool["tensor_parallel"] = clusters[at].get("tensor_parallel", 1)
-        pool.update({key: one.body[key] for key in _OF_POOLS[:3] if key in one.body and one.body[key] != body.get(key)})
+        pool.update(
+            {key: group.body[key] for key in _OF_POOLS[:3] if key in group.body and group.body[key] != body.get(key)}
+        )
         own = {key: value for key, value in engines[at].items() if key not in shared}
         if own:
             pool["engine"] = own
         pools.append(pool)
         above = ("cluster", "pools", at)
-        for path, origin in one.made.origins.items():
+        for path, origin in group.made.origins.items():
             if origin:
                 origins[(*above, *(path[1:] if path[0] == "cluster" else path))] = (label, *origin)
                 origins.setdefault(path, (label, *origin))
-        if one.body.get("policy") != body.get("policy"):
+        if group.body.get("policy") != body.get("policy"):
             text = "its scheduler's settings: all pools have those of " + labels[0]
             given.note(Fate.NOT_CARRIED, (label,), text)
     if shared:
         body["engine"] = shared
-    apart = {one.role for one in groups} >= {*ROLES}
-    equal = not any(one.scaler for one in groups) and all(
+    apart = {group.role for group in groups} >= {*ROLES}
+    equal = not any(group.scaler for group in groups) and all(
         set(as_map(pool)) <= {"name", "role", "instances"} for pool in pools
     )
     if apart and equal:
@@ -285,50 +289,50 @@ def _pools(
     return body
 
 
-def _hand_over(one: _Group, *, apart: bool) -> None:
+def _hand_over(group: _Group, *, apart: bool) -> None:
     """Note what a connector between servers means, and a role that nothing answers."""
-    if one.role and not apart:
-        text = f"the other role is not here: a server that does only {one.role} is simulated as one that does all"
-        one.made.given.note(Fate.APPROXIMATED, (), text)
-    elif one.made.hands_over and not one.role:
-        text = f"`{one.made.hands_over}`: nothing says what the server does of each request: it does all"
-        one.made.note(Fate.NOT_CARRIED, "kv-transfer-config", text)
-    elif one.made.hands_over:
-        text = f"`{one.made.hands_over}`: transfers take the time of `cluster.disaggregation.transfer`"
-        one.made.note(Fate.TAKEN, "kv-transfer-config", text)
+    if group.role and not apart:
+        text = f"the other role is not here: a server that does only {group.role} is simulated as one that does all"
+        group.made.given.note(Fate.APPROXIMATED, (), text)
+    elif group.made.hands_over and not group.role:
+        text = f"`{group.made.hands_over}`: nothing says what the server does of each request: it does all"
+        group.made.note(Fate.NOT_CARRIED, "kv-transfer-config", text)
+    elif group.made.hands_over:
+        text = f"`{group.made.hands_over}`: transfers take the time of `cluster.disaggregation.transfer`"
+        group.made.note(Fate.TAKEN, "kv-transfer-config", text)
 
 
-def _with_vllm_scheduler(one: _Group) -> None:
+def _with_vllm_scheduler(group: _Group) -> None:
     """Replace the scheduler by vLLM's, the only engine's whose instances can have roles."""
-    batching, engine = as_map(as_map(one.body["policy"])["batching"]), as_map(one.body.setdefault("engine", {}))
+    batching, engine = as_map(as_map(group.body["policy"])["batching"]), as_map(group.body.setdefault("engine", {}))
     chunk = batching.get("chunked_prefill_size")
     if isinstance(chunk, int):
         engine.setdefault("max_num_batched_tokens", chunk)
     engine.pop("kv_tiers", None)
-    one.body["policy"] = {"batching": {"kind": "vllm-v1"}}
-    if as_map(one.body.get("latency")).pop("engine", None) is not None and len(as_map(one.body["latency"])) == 1:
-        del one.body["latency"]
+    group.body["policy"] = {"batching": {"kind": "vllm-v1"}}
+    if as_map(group.body.get("latency")).pop("engine", None) is not None and len(as_map(group.body["latency"])) == 1:
+        del group.body["latency"]
     if not engine:
-        del one.body["engine"]
-    title = TITLES[one.made.engine]
+        del group.body["engine"]
+    title = TITLES[group.made.engine]
     text = f"with roles, {title}'s scheduler is not simulated: vLLM's has its limits, the rest of its settings is lost"
-    one.made.given.note(Fate.NOT_CARRIED, (), text)
+    group.made.given.note(Fate.NOT_CARRIED, (), text)
 
 
-def _host_cache(one: _Group) -> None:
+def _host_cache(group: _Group) -> None:
     """Make a tier of host memory for KV blocks; its size in blocks is that of the model's."""
-    if one.made.host_cache is None or one.made.given.problems:
+    if group.made.host_cache is None or group.made.given.problems:
         return
-    name, size, blocks = one.made.host_cache
-    if as_map(one.body.get("engine")).get("enable_prefix_caching") is False:
+    name, size, blocks = group.made.host_cache
+    if as_map(group.body.get("engine")).get("enable_prefix_caching") is False:
         text = "prefix caching is off, and here nothing is kept in host memory then: prompts are computed whole"
-        one.made.note(Fate.NOT_CARRIED, name, text)
+        group.made.note(Fate.NOT_CARRIED, name, text)
         return
     if not size and not blocks:
         size = _LMCACHE_BYTES
-        one.made.note(Fate.APPROXIMATED, name, "the size of its host memory is not said: 5 GiB, LMCache's default")
+        group.made.note(Fate.APPROXIMATED, name, "the size of its host memory is not said: 5 GiB, LMCache's default")
     head: dict[str, Json] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "size"}}
-    text = yaml_text({**head, **one.body, "workload": "chatbot"})
+    text = yaml_text({**head, **group.body, "workload": "chatbot"})
     try:
         (pool,) = load("-", stdin_text=text).pools
     except SpecError:
@@ -337,7 +341,7 @@ def _host_cache(one: _Group) -> None:
     per_us = pool.hardware.host_link_gb_per_s * 1e3 * pool.tensor_parallel / tokens
     blocks = blocks or int(size / (tokens * pool.engine.block_size_tokens))
     tier: Json = {"name": "cpu", "blocks": blocks, "bandwidth_tokens_per_us": round(per_us, 4)}
-    one.made.set("engine.kv_tiers", {"kind": "offload", "tiers": [tier]}, (name,))
+    group.made.set("engine.kv_tiers", {"kind": "offload", "tiers": [tier]}, (name,))
 
 
 def _at_its_argument(problem: Diagnostic, draft: Draft) -> Diagnostic:

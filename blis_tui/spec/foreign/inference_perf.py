@@ -100,10 +100,10 @@ def _configuration(given: Input) -> Section:
     for key in root.data:
         if key not in ("workload", "harness"):
             root.note(Fate.NO_EFFECT, key, "it is about the run, not about the requests")
-    found = named.section(next(iter(named.data)))
+    section = named.section(next(iter(named.data)))
     given.stop_at_problems()
-    assert found is not None  # noqa: S101  (otherwise a problem was raised)
-    return found
+    assert section is not None  # noqa: S101  (otherwise a problem was raised)
+    return section
 
 
 def _server(server: Section) -> None:

@@ -114,7 +114,7 @@ def gpu_of(*parts: Json) -> str:
     An A100 of unsaid memory is none.
     """
     nodes = [as_map(value).get(key) for part in parts for value in values(part) for key in _NODES]
-    return gpu_named(*(label for one in nodes for label in values(one) if isinstance(label, str)))
+    return gpu_named(*(label for node in nodes for label in values(node) if isinstance(label, str)))
 
 
 def gpu_named(*labels: str) -> str:
@@ -181,7 +181,7 @@ def part_of(
         texts = ["/bin/sh", "-c", texts[0]]
     named = place_in(f"name: {part.name.rpartition('/')[2]}", sources)
     place = place_in(image.rpartition("/")[2].partition(":")[0] or part.name, sources, named)
-    words = [Word(one, place_in(stands.get(one.partition("=")[0], one), sources, place)) for one in texts]
+    words = [Word(text, place_in(stands.get(text.partition("=")[0], text), sources, place)) for text in texts]
     files = {name: str(text) for one in maps.values() for name, text in one.items()}
     engine = engine_of(image)
     tried = [(one, words) for one in ENGINES if words]
@@ -235,7 +235,7 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
 
 def _below(spec: dict[str, Json], key: str) -> Json:
     """Return the value of a key wherever it is below; None = nowhere."""
-    return next((as_map(one)[key] for one in values(spec) if key in as_map(one)), None)
+    return next((as_map(value)[key] for value in values(spec) if key in as_map(value)), None)
 
 
 def _shown(metrics: Json) -> str:
@@ -289,7 +289,7 @@ class _Kustomization:
         self._folder = path.parent
         self._depth = depth
         self._sources = [self._source]
-        self._data: dict[str, Json] = next((one for one in documents(self._source) if one), {})
+        self._data: dict[str, Json] = next((document for document in documents(self._source) if document), {})
 
     def made(self) -> tuple[list[dict[str, Json]], list[Source]]:
         if self._depth > _DEEPEST:
@@ -326,12 +326,14 @@ class _Kustomization:
             text = f"the base `{printable(name)}` is {'elsewhere' if elsewhere else 'not here'}"
             raise self._error(name, text, "put a copy of it beside, or import what `kustomize build` prints")
         if path.is_dir():
-            inside = next((path / one for one in KUSTOMIZATIONS if (path / one).is_file()), None)
+            inside = next(
+                (path / kustomization for kustomization in KUSTOMIZATIONS if (path / kustomization).is_file()), None
+            )
             if inside is None:
                 raise self._error(name, f"the folder `{printable(name)}` has no kustomization.yaml", "")
             return kustomized(inside, self._depth + 1)
         source = read_source(path)
-        return [one for one in documents(source) if one], [source]
+        return [document for document in documents(source) if document], [source]
 
     def _patches(self) -> list[Json]:
         """Return all patches in the form of ``patches``."""
@@ -356,7 +358,7 @@ class _Kustomization:
         if operations:
             lines = [line for line in str(text).splitlines() if line.strip() != "---"]
             inline = Source(source.name, "list:\n" + "\n".join(f"  {line}" for line in lines), source.directory)
-        for patch in [one for one in documents(inline) if one]:
+        for patch in [document for document in documents(inline) if document]:
             wanted = target or {"kind": patch.get("kind"), "name": as_map(patch.get("metadata")).get("name")}
             chosen = [one for one in found if _is(one, wanted)]
             shown = f"{wanted.get('kind') or ''} {wanted.get('name') or ''}".strip() or "anything"

@@ -351,8 +351,8 @@ def import_load(
 
 def tool_of(command: Command) -> str:
     """Return the load generator that a command starts; empty = none."""
-    texts = [one.text for one in command.words]
-    if texts[1:3] == ["bench", "serve"] or any("benchmark_serving" in one for one in texts[:3]):
+    texts = [word.text for word in command.words]
+    if texts[1:3] == ["bench", "serve"] or any("benchmark_serving" in text for text in texts[:3]):
         return "vllm"
     if "sglang.bench_serving" in texts:
         return "sglang"
@@ -380,7 +380,7 @@ def _scenario(texts: list[str]) -> dict[str, Json]:
 
 def _profiled(command: Command, given: Input) -> dict[str, Json]:
     """Return the load of ``aiperf profile`` and ``genai-perf profile``, which have the same options."""
-    options = _options([one.text for one in command.words], _TAKEN[tool_of(command)].split())
+    options = _options([word.text for word in command.words], _TAKEN[tool_of(command)].split())
     client: dict[str, Json] = {"id": "profile"}
     for key, name, mean in (("input", "synthetic-input-tokens", 550.0), ("output", "output-tokens", 0.0)):
         average, spread = _number(options, f"{name}-mean", mean), _number(options, f"{name}-stddev", 0.0)
@@ -411,7 +411,7 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     engine = tool_of(command)
     if engine not in _LENGTHS:
         return None
-    options = _options([one.text for one in command.words], _TAKEN[tool_of(command)].split())
+    options = _options([word.text for word in command.words], _TAKEN[tool_of(command)].split())
     data = options.get("dataset-name", "random")
     place = command.words[0].place.span.line
     if data not in ("random", "random-ids"):

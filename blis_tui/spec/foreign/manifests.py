@@ -232,7 +232,7 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
         base = as_list(done.bases.get(str(model.get("runtime")), {}).get("containers"))
         command: list[Json] = ["vllm", "serve", *([served] if served else [])]
         runtime = as_map(base[0]) if base else {"command": command}
-        words = [*as_list(runtime.get("args")), *(one for one in arguments if one)]
+        words = [*as_list(runtime.get("args")), *(argument for argument in arguments if argument)]
         variables = [*as_list(runtime.get("env")), *as_list(model.get("env"))]
         done.add(_at_mount({**runtime, "args": list[Json](words), "env": list[Json](variables)}, served), part)
 
@@ -343,7 +343,7 @@ def of_documents(
     done = Deployed(given, sources, wanted.variables, _maps(found))
     kinds = {str(document.get("kind")) for document in found}
     bases = [one for one in found if BASES.get(str(one.get("kind"))) in kinds]
-    done.bases = {str(as_map(one.get("metadata")).get("name")): as_map(one.get("spec")) for one in bases}
+    done.bases = {str(as_map(base.get("metadata")).get("name")): as_map(base.get("spec")) for base in bases}
     for document in found:
         kind = str(document.get("kind") or "")
         if as_map(document.get("services")) and not kind:
@@ -452,9 +452,9 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
         group = as_map(group.get("spec") or group)
         size = str(number(group.get("size")))
         variables = {"LWS_GROUP_SIZE": size, "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "leader"}
-        for one in templates:
+        for template in templates:
             before = len(done.parts)
-            _pods(group.get(one), Part(name, Start(()), copies, gpu), done, variables)
+            _pods(group.get(template), Part(name, Start(()), copies, gpu), done, variables)
             if len(done.parts) > before:
                 return
         return
@@ -466,7 +466,7 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
         _pods(role, part, done, variables)
     if not roles:
         labels = [as_map(as_map(value).get("labels")) for value in values(document)]
-        known = next((role for one in labels for role in ROLES if one.get("llm-d.ai/role") == role), "")
+        known = next((role for label in labels for role in ROLES if label.get("llm-d.ai/role") == role), "")
         _pods(spec, Part(name, Start(()), copies, gpu, known), done, variables)
 
 

@@ -142,13 +142,17 @@ class Input:
 def _with_quoted_keys(text: str, diagnostics: Collection[Diagnostic]) -> str | None:
     """Return the text with every numeric key quoted; None = it has other errors, too."""
     lines = text.split("\n")
-    for one in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
-        match = _NUMBER_KEY.match(one.message)
-        at = one.column - 1
-        if one.code != _KEY_IS_NOT_TEXT or match is None or not lines[one.line - 1].startswith(match.group(1), at):
+    for diagnostic in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
+        match = _NUMBER_KEY.match(diagnostic.message)
+        at = diagnostic.column - 1
+        if (
+            diagnostic.code != _KEY_IS_NOT_TEXT
+            or match is None
+            or not lines[diagnostic.line - 1].startswith(match.group(1), at)
+        ):
             return None
-        line, key = lines[one.line - 1], match.group(1)
-        lines[one.line - 1] = f'{line[:at]}"{key}"{line[at + len(key) :]}'
+        line, key = lines[diagnostic.line - 1], match.group(1)
+        lines[diagnostic.line - 1] = f'{line[:at]}"{key}"{line[at + len(key) :]}'
     return "\n".join(lines)
 
 

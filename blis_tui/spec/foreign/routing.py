@@ -23,7 +23,7 @@ _CACHED: Final = "precise-prefix-cache"
 
 
 def _weighted(*scorers: str) -> dict[str, Json]:
-    return {"kind": "weighted", "scorers": [{"kind": one, "weight": 1} for one in scorers]}
+    return {"kind": "weighted", "scorers": [{"kind": scorer, "weight": 1} for scorer in scorers]}
 
 
 _LISTED: Final[tuple[tuple[str, dict[str, Json], str], ...]] = (
@@ -52,7 +52,7 @@ _SAYING: Final = ("--policy", "--routing-logic", "--router-mode")
 
 def router_in(texts: Sequence[str]) -> str:
     """Return the word of a command that says that it is a router or a proxy; empty = it is none."""
-    return next((one for one in texts[:4] if _ROUTER.search(one)), "")
+    return next((text for text in texts[:4] if _ROUTER.search(text)), "")
 
 
 def routing_said(texts: Sequence[str], given: Input, path: DataPath) -> dict[str, Json]:
@@ -167,7 +167,7 @@ def picked(config: dict[str, Json], given: Input, sources: Sequence[Source], *, 
 
 def block_size(config: dict[str, Json]) -> int:
     """Return the tokens of a block that a precise prefix cache counts with; 0 = not said."""
-    counting = [as_map(as_map(one).get("tokenProcessorConfig")) for one in values(config)]
+    counting = [as_map(as_map(value).get("tokenProcessorConfig")) for value in values(config)]
     return next((number(one["blockSize"], 0) for one in counting if "blockSize" in one), 0)
 
 

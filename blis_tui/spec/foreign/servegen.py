@@ -63,8 +63,8 @@ def import_servegen(path: Path, *, name: str | None = None, span_s: tuple[float,
     for file in files:
         chunk = _TRACE.fullmatch(file.name)
         assert chunk is not None  # noqa: S101  (as above)
-        windows = [one for one in _windows(file) if span_s is None or span_s[0] <= one.start_s < span_s[1]]
-        busiest = max(windows, key=lambda one: one.rate_per_s, default=None)
+        windows = [window for window in _windows(file) if span_s is None or span_s[0] <= window.start_s < span_s[1]]
+        busiest = max(windows, key=lambda window: window.rate_per_s, default=None)
         if busiest is None or busiest.rate_per_s <= 0.0:
             continue
         lengths = _lengths(file.with_name(f"chunk-{chunk[1]}-dataset.json"), busiest.start_s)
@@ -104,24 +104,24 @@ def import_servegen(path: Path, *, name: str | None = None, span_s: tuple[float,
 
 
 def _number(file: Path) -> tuple[int, str]:
-    found = re.search(r"\d+", file.name)
-    return (int(found[0]) if found else 0, file.name)
+    match = re.search(r"\d+", file.name)
+    return (int(match[0]) if match else 0, file.name)
 
 
 def _windows(file: Path) -> list[_Window]:
     """Read the rows of a trace: start in seconds, rate, CV of gaps, pattern, and its parameters. There is no header."""
     text = read_input(file, limit=_MOST_BYTES).decode("utf-8", errors="replace")
-    found = []
+    windows = []
     for number, row in enumerate(csv.reader(StringIO(text, newline="")), 1):
         if not row:
             continue
         try:
             start, rate, cv = (_finite(float(cell)) for cell in row[:3])
-            found.append(_Window(start, rate, cv, row[3].strip().lower()))
+            windows.append(_Window(start, rate, cv, row[3].strip().lower()))
         except (ValueError, IndexError) as error:
             message = f"{file}:{number}: this is not a window of ServeGen"
             raise InputError(message, help="a row is: start in seconds, rate, CV, pattern, shape, scale") from error
-    return found
+    return windows
 
 
 def _finite(value: float) -> float:

@@ -108,14 +108,14 @@ def _line(command: Command) -> int:
 
 def _port(start: Start) -> str:
     """Return the port that a server listens to."""
-    return value_of([one.text for one in start.words], "--port") or "8000"
+    return value_of([word.text for word in start.words], "--port") or "8000"
 
 
 def _roles(found: Sequence[Command]) -> dict[str, str]:
     """Return the roles of servers by their ports, as a proxy is told them: ``--prefill http://host:8100``."""
     roles: dict[str, str] = {}
     for command in found:
-        texts = [one.text for one in command.words]
+        texts = [word.text for word in command.words]
         if not router_in(texts):
             continue
         role = ""
@@ -131,7 +131,7 @@ def _beside(engine: str, found: Sequence[Command], given: Input, *, several: boo
     """Return what programs beside the servers mean, having noted them."""
     keys: dict[str, Json] = {}
     for command in found:
-        texts = [one.text for one in command.words]
+        texts = [word.text for word in command.words]
         path = (router_in(texts),)
         if not path[0] or texts[0] in TALKING or start_of(engine, command) is not None or tool_of(command):
             continue

@@ -79,14 +79,14 @@ def read_commands(given: Path | Sequence[str], variables: Mapping[str, str]) -> 
     """
     if isinstance(given, Path):
         source = read_source(given)
-        return source, [inner for one in commands(source, variables) for inner in unwrapped(one, variables)]
+        return source, [inner for command in commands(source, variables) for inner in unwrapped(command, variables)]
     source = Source("--", " ".join(given))
     return source, [inner for one in [Command(tuple(places(list(given), source)), {})] for inner in unwrapped(one, {})]
 
 
 def unwrapped(command: Command, variables: Mapping[str, str]) -> list[Command]:
     """Return the commands of ``bash -c "…"``, wherever it stands in a command; otherwise the command itself."""
-    texts = [one.text for one in command.words]
+    texts = [word.text for word in command.words]
     names = [text.rpartition("/")[2] for text in texts]
     shell = next((at for at, name in enumerate(names) if name in _SHELLS), len(names))
     ends = [at for at in range(shell + 1, len(texts) - 1) if re.fullmatch(r"-\w*c", texts[at])]
@@ -96,7 +96,7 @@ def unwrapped(command: Command, variables: Mapping[str, str]) -> list[Command]:
     outer, line = script.place.source, script.place.span.line
     inside = commands(Source(outer.name, script.text, outer.directory), known, command.words[ends[0] + 3 :])
     return [
-        inner._replace(words=tuple(one._replace(place=place_of(one.text, outer, line)) for one in inner.words))
+        inner._replace(words=tuple(word._replace(place=place_of(word.text, outer, line)) for word in inner.words))
         for command in inside
         for inner in unwrapped(command, variables)
     ]
@@ -122,14 +122,14 @@ def start_of(engine: str, command: Command) -> Start | None:
         return None
     variables = dict(command.variables)
     if words[0].text.rpartition("/")[2] in _CONTAINERS:
-        at = next((at for at, one in enumerate(words) if at and _IMAGES[engine].fullmatch(one.text)), None)
+        at = next((at for at, word in enumerate(words) if at and _IMAGES[engine].fullmatch(word.text)), None)
         variables.update(_passed(words[: at or 0]))
         if at is not None:
-            image, entry = words[at].text, value_of([one.text for one in words[:at]], "--entrypoint")
+            image, entry = words[at].text, value_of([word.text for word in words[:at]], "--entrypoint")
             front = [words[at]._replace(text=entry)] if entry else []
             version, words = version_of(image), [*front, *words[at + 1 :]]
     inner = unwrapped(command._replace(words=tuple(words)), variables) if words else []
-    own = " ".join(one.text for one in command.words) + "\0" + variables.get("CUDA_VISIBLE_DEVICES", "")
+    own = " ".join(word.text for word in command.words) + "\0" + variables.get("CUDA_VISIBLE_DEVICES", "")
     for one in inner:
         found = _named(engine, list(one.words))
         if found is not None and one.words[0].text.rpartition("/")[2] not in TALKING:
@@ -149,14 +149,16 @@ def value_of(texts: Sequence[str], name: str) -> str:
 
 def _passed(words: list[Word]) -> dict[str, str]:
     """Return the variables of ``docker run -e NAME=VALUE``."""
-    texts = [one.text.removeprefix("--env=") for one in words]
-    pairs = [one.partition("=") for before, one in zip(["", *texts], texts, strict=False) if before in ("-e", "--env")]
+    texts = [word.text.removeprefix("--env=") for word in words]
+    pairs = [
+        text.partition("=") for before, text in zip(["", *texts], texts, strict=False) if before in ("-e", "--env")
+    ]
     return {name: value for name, given, value in pairs if given}
 
 
 def _named(engine: str, words: list[Word]) -> tuple[Word, ...] | None:
     """Return what stands behind the server's name; None = it is not named."""
-    texts = [one.text for one in words]
+    texts = [word.text for word in words]
     for at, text in enumerate(texts):
         name, following = text.rpartition("/")[2], texts[at + 1 : at + 2] == ["serve"]
         if texts[at + 1 : at + 2] == ["disaggregated"]:

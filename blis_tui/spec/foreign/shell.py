@@ -354,7 +354,7 @@ class _Reader:
             self._either([*(body for _, body in case.branches), ()], f"case {unknown}")
             return
         for patterns, body in case.branches:
-            if any(fnmatch.fnmatchcase(text, self._expanded(one.text)[0]) for one in patterns):
+            if any(fnmatch.fnmatchcase(text, self._expanded(pattern.text)[0]) for pattern in patterns):
                 self.follow(body)
                 return
 
@@ -377,7 +377,7 @@ class _Reader:
         }
 
     def _is_test(self, line: Line) -> bool:
-        return next((one.text for one in line.words if one.text != "!"), "")[:1] == "[" or (
+        return next((word.text for word in line.words if word.text != "!"), "")[:1] == "[" or (
             bool(line.words) and line.words[0].text.startswith(("test", "(("))
         )
 
@@ -402,7 +402,7 @@ class _Reader:
             return None if value is None else bool(value)
         words = [word for raw in line.words for word in self._words(raw)]
         negated = bool(words) and words[0].text == "!"
-        texts = [one.text for one in words[negated:]]
+        texts = [word.text for word in words[negated:]]
         bracketed = bool(texts) and texts[0] in ("[", "[[", "test")
         texts = [one for one in texts if one not in ("[", "[[", "]", "]]", "test")]
         negated ^= bool(texts) and bracketed and texts[0] == "!"
@@ -410,7 +410,7 @@ class _Reader:
         found: bool | None = None
         if texts in (["true"], [":"], ["false"]):
             found = texts != ["false"]
-        elif any(one.unknown for one in words):
+        elif any(word.unknown for word in words):
             found = None
         elif len(texts) < 2 and bracketed:
             found = any(texts)
@@ -450,15 +450,15 @@ class _Reader:
         """Follow ``IFS=, read -ra NAME <<< "$LIST"``."""
         given = next((one.target for one in line.redirections if one.sign == "<<<"), None)
         text, unknown = ("", "$") if given is None else self._expanded(given.text)
-        options = "".join(one.text for one in words if one.text.startswith("-"))
-        names = [one.text for one in words if not one.text.startswith("-")]
+        options = "".join(word.text for word in words if word.text.startswith("-"))
+        names = [word.text for word in words if not word.text.startswith("-")]
         split = "\n" if name != "read" else {**self._variables, **own}.get("IFS", "")
         parts = [one for one in re.split(f"[{re.escape(split)}]", text.strip()) if one] if split else text.split()
         place = words[0].place if words else Location(self._source, Span(1, 1, 2))
         if names and ("a" in options or name != "read"):
             self._arrays.pop(names[-1], None)
             if not unknown:
-                self._arrays[names[-1]] = tuple(Word(one.strip(), place) for one in parts)
+                self._arrays[names[-1]] = tuple(Word(part.strip(), place) for part in parts)
             return
         for at, one in enumerate(names):
             self._put(one, None if unknown or at >= len(parts) else parts[at])
@@ -534,16 +534,16 @@ class _Reader:
             self._line(lines.pop(0))
         programs = [[word for raw in line.words for word in self._words(raw)] for line in lines]
         self._variables = before
-        if not programs or any(word.unknown or not word.text for one in programs for word in one):
+        if not programs or any(word.unknown or not word.text for program in programs for word in program):
             return match[0]
-        (name, *arguments), *filters = ([word.text for word in one] or [""] for one in programs)
+        (name, *arguments), *filters = ([word.text for word in program] or [""] for program in programs)
         text: str | None = None
         if name == "echo":
-            text = " ".join(one for one in arguments if one not in ("-n", "-e"))
+            text = " ".join(argument for argument in arguments if argument not in ("-n", "-e"))
         elif name == "basename" and arguments:
             text = arguments[0].rpartition("/")[2]
-        elif name == "seq" and arguments and all(re.fullmatch(r"-?\d{1,6}", one) for one in arguments):
-            numbers = [int(one) for one in arguments]
+        elif name == "seq" and arguments and all(re.fullmatch(r"-?\d{1,6}", argument) for argument in arguments):
+            numbers = [int(argument) for argument in arguments]
             low, step, high = numbers[0] if numbers[1:] else 1, numbers[1] if numbers[2:] else 1, numbers[-1]
             text = " ".join(map(str, range(low, high + (1 if step > 0 else -1), step or 1)))
         for one in filters:
@@ -562,9 +562,9 @@ class _Reader:
         elif name == "#" or (match[2] == "#" and index):
             known = None if items is None else str(len(items))
         elif items is not None and (index in ("@", "*") or name in "@*"):
-            shown = [str(at) for at in range(len(items))] if match[2] else [one.text for one in items]
+            shown = [str(at) for at in range(len(items))] if match[2] else [word.text for word in items]
             known = self._variables.get("IFS", " ")[:1].join(shown)
-            known = None if any(one.unknown for one in items) else known
+            known = None if any(word.unknown for word in items) else known
         elif items is not None and known is None:
             at = self._sum(index or "0")
             inside = at is not None and -len(items) <= at < len(items)
@@ -610,4 +610,4 @@ def _assigned(raw: Raw) -> bool:
 def _shown(*nodes: Node) -> str:
     """Return the text of a condition."""
     lines = [node for node in nodes if isinstance(node, Line)]
-    return " ".join(one.text for line in lines[:1] for one in line.words)
+    return " ".join(word.text for line in lines[:1] for word in line.words)

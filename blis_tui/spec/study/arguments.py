@@ -56,26 +56,26 @@ def study_of_arguments(
     """
     if not isinstance(document.data, dict):
         return
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     given: list[str] = []
     priced: list[str] = []
     for text in axes:
-        _take(text, parse_axis, found, lambda one: _add_named(document, "axes", one, given))
+        _take(text, parse_axis, diagnostics, lambda one: _add_named(document, "axes", one, given))
     for text in slos:
-        _take(text, parse_bound, found, lambda one: _add_entry(document, "constraints", one))
+        _take(text, parse_bound, diagnostics, lambda one: _add_entry(document, "constraints", one))
     for text in objectives:
-        _take(text, parse_objective, found, lambda one: _add_entry(document, "objectives", one))
+        _take(text, parse_objective, diagnostics, lambda one: _add_entry(document, "objectives", one))
     if price_table is not None:
-        _take(price_table, _rows_of, found, lambda rows: _add_table(document, rows))
+        _take(price_table, _rows_of, diagnostics, lambda rows: _add_table(document, rows))
     for text in prices:
-        _take(text, parse_price, found, lambda one: _add_named(document, "prices", one, priced))
+        _take(text, parse_price, diagnostics, lambda one: _add_named(document, "prices", one, priced))
     if seeds:
-        _take(seeds, parse_seeds, found, lambda one: document.graft(("seeds",), one))
+        _take(seeds, parse_seeds, diagnostics, lambda one: document.graft(("seeds",), one))
     if case is not None:
         source = Source("--case", case)
         document.graft(("case",), Document(case, source, values={(): _whole(source)}))
-    if found:
-        raise SpecError(found)
+    if diagnostics:
+        raise SpecError(diagnostics)
 
 
 def _take(given: _G, parser: Callable[[_G], _T], found: list[Diagnostic], use: Callable[[_T], None]) -> None:
@@ -169,13 +169,13 @@ def _axis_values(source: Source, start: int) -> Document:
     """Return the values in an argument from ``start`` on. Raises SpecError if there are none."""
     values = source.text[start:]
     place = Location(source, Span(1, start + 1, len(source.text) + 1))
-    if found := _RANGE.match(values):
-        low, high, step = (_number(one) for one in found.groups("1"))
+    if match := _RANGE.match(values):
+        low, high, step = (_number(group) for group in match.groups("1"))
         given: Json = {"from": low, "to": high, "step": step}
         places: dict[DataPath, tuple[int, int]] = {
-            ("from",): found.span(1),
-            ("to",): found.span(2),
-            ("step",): found.span(3),
+            ("from",): match.span(1),
+            ("to",): match.span(2),
+            ("step",): match.span(3),
         }
         known = {at: Location(source, Span(1, start + a + 1, start + b + 1)) for at, (a, b) in places.items() if a >= 0}
         document = Document(given, source, values={(): place, **known})
@@ -202,13 +202,13 @@ def parse_bound(text: str, option: str = "--slo") -> Document:
         SpecError: the text does not have that form.
     """
     source = Source(option, text)
-    found = _BOUND.match(text)
-    if found is None or found[2] not in _KEYS:
+    match = _BOUND.match(text)
+    if match is None or match[2] not in _KEYS:
         hint = "write it as `latency.ttft_ms.p99<=300`; there are <=, >= and =="
         raise SpecError([located("BLIS1009", f"`{text[:60]}` is not a bound on a metric", _whole(source), hint=hint)])
-    place = Location(source, Span(1, found.start(1) + 1, found.end(1) + 1))
-    document = Document({"metric": found[1]}, source, values={(): _whole(source), ("metric",): place})
-    document.graft((_KEYS[found[2]],), _parsed(source, found.start(3), whole=True))
+    place = Location(source, Span(1, match.start(1) + 1, match.end(1) + 1))
+    document = Document({"metric": match[1]}, source, values={(): _whole(source), ("metric",): place})
+    document.graft((_KEYS[match[2]],), _parsed(source, match.start(3), whole=True))
     return document
 
 
@@ -219,12 +219,12 @@ def parse_objective(text: str) -> Document:
         SpecError: the text does not have that form.
     """
     source = Source("--objective", text)
-    found = _OBJECTIVE.match(text)
-    if found is None:
+    match = _OBJECTIVE.match(text)
+    if match is None:
         hint = "write it as `min:cost.gpus` or `max:throughput.output_tokens_per_s`"
         raise SpecError([located("BLIS1009", f"`{text[:60]}` is not an objective", _whole(source), hint=hint)])
-    given: Json = {"metric": found[2], "goal": found[1] or "min"}
-    place = Location(source, Span(1, found.start(2) + 1, found.end(2) + 1))
+    given: Json = {"metric": match[2], "goal": match[1] or "min"}
+    place = Location(source, Span(1, match.start(2) + 1, match.end(2) + 1))
     return Document(given, source, values={(): _whole(source), ("metric",): place})
 
 
@@ -256,7 +256,7 @@ def _parsed(source: Source, start: int, *, whole: bool) -> Document:
     try:
         document = parse(Source(source.name, text))
     except SpecError as error:
-        raise SpecError([_shifted(one, source, shift) for one in error.diagnostics]) from None
+        raise SpecError([_shifted(diagnostic, source, shift) for diagnostic in error.diagnostics]) from None
     return Document(
         document.data,
         source,
@@ -273,9 +273,11 @@ def _moved(place: Location, source: Source, shift: int) -> Location:
     return Location(source, Span(1, max(span.column + shift, 1), min(span.end_column + shift, end)))
 
 
-def _shifted(one: Diagnostic, source: Source, shift: int) -> Diagnostic:
-    if one.line != 1:
-        return one
+def _shifted(diagnostic: Diagnostic, source: Source, shift: int) -> Diagnostic:
+    if diagnostic.line != 1:
+        return diagnostic
     end = len(source.lines[0]) + 1
-    column = min(max(one.column + shift, 1), end)
-    return replace(one, column=column, end_column=min(one.end_column + shift, end + 1), source_line=source.lines[0])
+    column = min(max(diagnostic.column + shift, 1), end)
+    return replace(
+        diagnostic, column=column, end_column=min(diagnostic.end_column + shift, end + 1), source_line=source.lines[0]
+    )

@@ -33,8 +33,8 @@ def crossed(document: Document, at: DataPath, problems: Problems) -> Iterator[Ax
     """Yield an axis for each path of the map at ``at``."""
     for path in as_map(document.get(*at)):
         column = _column(document, (*at, path), path, problems)
-        _check_repeats(document, [(*at, path)], [(one,) for one in column], problems)
-        yield Axis((path,), tuple((one,) for one in column))
+        _check_repeats(document, [(*at, path)], [(override,) for override in column], problems)
+        yield Axis((path,), tuple((override,) for override in column))
 
 
 def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
@@ -61,8 +61,8 @@ def _check_repeats(
         return
     seen: dict[str, bool] = {}
     for number, row in enumerate(rows):
-        values = [one.value.data for one in row]
-        name = json.dumps([plain_value(one) for one in values], sort_keys=True)
+        values = [override.value.data for override in row]
+        name = json.dumps([plain_value(value) for value in values], sort_keys=True)
         if seen.get(name) is False:
             shown = " with ".join(f"`{flow(value)[:_SHOWN]}`" for value in values)
             message = f"{shown} is listed twice: both runs would be the same"
@@ -176,13 +176,15 @@ def cross(axes: Sequence[Axis]) -> Iterator[tuple[Override, ...]]:
 
 def points_of(axes: Sequence[Axis], exclude: Sequence[Mapping[str, Json]]) -> tuple[Point, ...]:
     """Return the points that are not excluded, numbered."""
-    kept = (one for one in cross(axes) if not any(agrees(entry, coordinates_of(one)) for entry in exclude))
+    kept = (
+        overrides for overrides in cross(axes) if not any(agrees(entry, coordinates_of(overrides)) for entry in exclude)
+    )
     return tuple(Point(number, overrides) for number, overrides in enumerate(kept))
 
 
 def coordinates_of(overrides: Iterable[Override]) -> dict[str, Json]:
     """Return the assigned values by path."""
-    return {one.path: one.value.data for one in overrides}
+    return {override.path: override.value.data for override in overrides}
 
 
 def agrees(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
@@ -216,10 +218,10 @@ def values_of(given: Json) -> list[Json]:
         context.prec = 40
         if said.get("scale") == "log":
             ratio = (end / start).ln() / (count - 1)
-            found = [start, *(_rounded(start * (ratio * at).exp()) for at in range(1, count - 1)), end]
+            decimals = [start, *(_rounded(start * (ratio * at).exp()) for at in range(1, count - 1)), end]
         else:
-            found = [start + (end - start) * at / (count - 1) for at in range(count)]
-        return [_number(one) for one in found]
+            decimals = [start + (end - start) * at / (count - 1) for at in range(count)]
+        return [_number(decimal) for decimal in decimals]
 
 
 def steps_in(given: Mapping[str, Json]) -> int:

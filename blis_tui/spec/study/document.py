@@ -97,8 +97,8 @@ def read_study(
         axes=axes,
         points=points,
         seeds=_seeds(data["seeds"], first.document.get("seed")),
-        objectives=tuple(decode(Objective, one) for one in Part(data, "").parts("objectives")),
-        constraints=tuple(decode(Expectation, one) for one in Part(data, "").parts("constraints")),
+        objectives=tuple(decode(Objective, part) for part in Part(data, "").parts("objectives")),
+        constraints=tuple(decode(Expectation, part) for part in Part(data, "").parts("constraints")),
         prices={name: float(str(price)) for name, price in as_map(data.get("prices")).items()},
         plugins=plugins,
         document=data,
@@ -108,11 +108,11 @@ def read_study(
 
 def _check_added(added: tuple[Override, ...], axes: tuple[Axis, ...], problems: Problems) -> None:
     """Check that no assignment for all runs is replaced by the values of an axis in each of them."""
-    for one in added:
+    for override in added:
         for path in (path for axis in axes for path in axis.paths):
-            if f"{one.path}.".startswith(f"{path}."):
-                message = f"`{one.path}` has no effect: every point has its own `{path}`"
-                problems.add(located("BLIS2062", message, one.places[-1], hint="remove it, or the axis"))
+            if f"{override.path}.".startswith(f"{path}."):
+                message = f"`{override.path}` has no effect: every point has its own `{path}`"
+                problems.add(located("BLIS2062", message, override.places[-1], hint="remove it, or the axis"))
 
 
 def _case(document: Document, base: Document, problems: Problems) -> tuple[Override, ...]:
@@ -120,7 +120,7 @@ def _case(document: Document, base: Document, problems: Problems) -> tuple[Overr
     name = document.get("case")
     if name is None:
         return ()
-    known = {one.name: one for one in expanded_cases(base, problems)}
+    known = {case.name: case for case in expanded_cases(base, problems)}
     if name in known:
         return known[str(name)].overrides
     if not problems.found:
@@ -157,15 +157,25 @@ def _try_out(
     Raises:
         SpecError: with the problems that every point has.
     """
-    found: list[Diagnostic] = []
-    usual = {one.steps: one for one in first.overrides}
+    diagnostics: list[Diagnostic] = []
+    usual = {override.steps: override for override in first.overrides}
     for axis in axes:
         stride = -(-len(axis.rows) // _MOST_TRIED)
         for row in (*axis.rows[::stride], axis.rows[-1]):
-            tried = {**usual, **{one.steps: one for one in row}}
-            found += _wrong_form(base, (*fixed, *tried.values()), plugins)
-    if found:  # the values of a range have one place: one of them tells what is wrong
-        places = {(one.file, one.source_line, one.line, one.column, one.code, one.path): one for one in found[::-1]}
+            tried = {**usual, **{override.steps: override for override in row}}
+            diagnostics += _wrong_form(base, (*fixed, *tried.values()), plugins)
+    if diagnostics:  # the values of a range have one place: one of them tells what is wrong
+        places = {
+            (
+                diagnostic.file,
+                diagnostic.source_line,
+                diagnostic.line,
+                diagnostic.column,
+                diagnostic.code,
+                diagnostic.path,
+            ): diagnostic
+            for diagnostic in diagnostics[::-1]
+        }
         raise SpecError(in_order(places.values()))
 
 
@@ -184,7 +194,7 @@ def _first_sound(
             return resolve_document(base.copy(), (*fixed, *point.overrides), plugins)
         except SpecError as error:
             wrong = wrong or error
-    found = () if wrong is None else wrong.diagnostics
+    diagnostics = () if wrong is None else wrong.diagnostics
     if len(points) > 1:
         some = (
             f"{len(tried)} points, spread over all {len(points):,},"
@@ -192,16 +202,20 @@ def _first_sound(
             else f"{len(points)} points"
         )
         message = f"none of {some} can run; the first one:"
-        found = (about(document, ("axes",), "BLIS2067", message, key=True), *found)
-    raise SpecError(found)
+        diagnostics = (about(document, ("axes",), "BLIS2067", message, key=True), *diagnostics)
+    raise SpecError(diagnostics)
 
 
 def _wrong_form(base: Document, overrides: tuple[Override, ...], plugins: Registry | None) -> list[Diagnostic]:
     try:
         resolve_document(base.copy(), overrides, plugins)
     except SpecError as error:
-        unknown = [one for one in error.diagnostics if one.code in {"BLIS2001", "BLIS2002", "BLIS2013"}]
-        return [one for one in error.diagnostics if not one.code.startswith(_OF_MEANING)] or unknown
+        unknown = [
+            diagnostic for diagnostic in error.diagnostics if diagnostic.code in {"BLIS2001", "BLIS2002", "BLIS2013"}
+        ]
+        return [
+            diagnostic for diagnostic in error.diagnostics if not diagnostic.code.startswith(_OF_MEANING)
+        ] or unknown
     return []
 
 
@@ -259,4 +273,6 @@ def source_of(study: Study) -> str:
 
 def override_texts(study: Study, point: Point) -> tuple[str, ...]:
     """Return the ``--set`` arguments that turn the experiment into that of the point."""
-    return tuple(as_text(".".join(one.steps), one.value.data) for one in (*study.fixed, *point.overrides))
+    return tuple(
+        as_text(".".join(override.steps), override.value.data) for override in (*study.fixed, *point.overrides)
+    )

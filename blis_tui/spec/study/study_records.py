@@ -58,7 +58,7 @@ class Point:
     @property
     def coordinates(self) -> dict[str, Json]:
         """The assigned values by path."""
-        return {one.path: one.value.data for one in self.overrides}
+        return {override.path: override.value.data for override in self.overrides}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ class Trial:
 
         All seeds must hold, so this run decides.
         """
-        found = [(one, row) for row in self.rows if row.status == "done" for one in margins(row, bounds)]
+        found = [(margin, row) for row in self.rows if row.status == "done" for margin in margins(row, bounds)]
         wanted = [each for each in found if metric in ("", each[0].metric)]
         return max(wanted, key=lambda each: each[0].of_bound, default=None)
 
@@ -184,12 +184,12 @@ class Candidate:
         cannot be distinguished by these runs, and near its knee a seed's verdict may alternate, because it is monotone
         only in expectation. The rate of recorded arrivals is exact.
         """
-        found = None if self.knee is None else self.found
-        if found is None:
+        trial = None if self.knee is None else self.found
+        if trial is None:
             return None
         if self.recorded:
             return 0.0
-        arrivals = fsum(found.values("requests.total" if self.of == "requests" else "sessions.started"))
+        arrivals = fsum(trial.values("requests.total" if self.of == "requests" else "sessions.started"))
         return 1 / sqrt(arrivals) if arrivals else None
 
     @property
@@ -208,21 +208,21 @@ class Candidate:
 
     def at(self, *, size: int | None, rate_per_s: float | None) -> Trial | None:
         """Return the runs at a size and rate, if there are any."""
-        return next((one for one in self.tried if (one.size, one.rate_per_s) == (size, rate_per_s)), None)
+        return next((trial for trial in self.tried if (trial.size, trial.rate_per_s) == (size, rate_per_s)), None)
 
     @property
     def found(self) -> Trial | None:
         """The runs at the answer."""
-        rate = self.knee.holds if self.knee is not None else next((one.rate_per_s for one in self.tried), None)
+        rate = self.knee.holds if self.knee is not None else next((trial.rate_per_s for trial in self.tried), None)
         return None if self.why_not else self.at(size=self.size, rate_per_s=rate)
 
     @property
     def decides(self) -> Trial | None:
         """The runs that had to hold: those at the answer, or with as many fewer instances as may be down."""
-        found = self.found
-        if found is None or self.size is None or not self.spare:
-            return found
-        return self.at(size=self.size - self.spare, rate_per_s=found.rate_per_s)
+        trial = self.found
+        if trial is None or self.size is None or not self.spare:
+            return trial
+        return self.at(size=self.size - self.spare, rate_per_s=trial.rate_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ class Configuration:
             (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0])]
             found = row.figures.get("offered.requests_per_s")
             offered = float(found) if isinstance(found, int | float) else None
-        metrics = tuple(one.metric for one in self._study.constraints)
+        metrics = tuple(constraint.metric for constraint in self._study.constraints)
         return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
 
     def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
@@ -221,13 +221,13 @@ class Configuration:
             try:
                 resolve_point(self._study, Point(0, (*self._point.overrides, *self._size(size))))
             except SpecError as error:
-                own = [one for one in error.diagnostics if one.source_line.startswith(f"{path}=")]
-                for one in own:
-                    if one.code.startswith(_OF_FORM):
-                        by = to_right if one.column > len(path) else 0
-                        column, end = one.column + by, one.end_column + by
-                        hint = one.help and one.help.partition(": write `--set")[0]
-                        placed = replace(one, file="--sizes", source_line=written, column=column, end_column=end)
+                own = [diagnostic for diagnostic in error.diagnostics if diagnostic.source_line.startswith(f"{path}=")]
+                for diagnostic in own:
+                    if diagnostic.code.startswith(_OF_FORM):
+                        by = to_right if diagnostic.column > len(path) else 0
+                        column, end = diagnostic.column + by, diagnostic.end_column + by
+                        hint = diagnostic.help and diagnostic.help.partition(": write `--set")[0]
+                        placed = replace(diagnostic, file="--sizes", source_line=written, column=column, end_column=end)
                         placed = replace(placed, help=hint)
                         raise SpecError([placed]) from error
 
@@ -242,16 +242,18 @@ class Configuration:
         try:
             resolve_point(self._study, Point(0, (*self._point.overrides, *parse_overrides(load.at(rate)))))
         except SpecError as error:
-            for one in error.diagnostics:
-                if load.path and one.source_line.startswith(f"{load.path}="):
-                    raise self._no_load(one.message, one.help) from error
+            for diagnostic in error.diagnostics:
+                if load.path and diagnostic.source_line.startswith(f"{load.path}="):
+                    raise self._no_load(diagnostic.message, diagnostic.help) from error
 
     def _require_rates(self) -> None:
         """Raise SpecError if a bound is on a count, which grows as long as a run goes on."""
-        for at, one in enumerate(self._study.constraints):
-            if counts_up(one.metric) and any((one.min, one.max, one.equals)):  # none at all can be asked for
-                message = f"`{one.metric}` counts over a whole run, and the plan decides how long its runs last"
-                hint = f"bound a rate, a share or a latency; or allow none at all: {one.metric}<=0"
+        for at, constraint in enumerate(self._study.constraints):
+            if counts_up(constraint.metric) and any(
+                (constraint.min, constraint.max, constraint.equals)
+            ):  # none at all can be asked for
+                message = f"`{constraint.metric}` counts over a whole run, and the plan decides how long its runs last"
+                hint = f"bound a rate, a share or a latency; or allow none at all: {constraint.metric}<=0"
                 place = ("constraints", at, "metric")
                 raise SpecError([about(self._study.written, place, "BLIS2065", message, hint=hint)])
 
@@ -288,7 +290,9 @@ class Configuration:
                 verdicts = [self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)]
                 doubtful = [at for at, row in enumerate(rows) if verdicts[at].holds and self._doubtful(probes[at], row)]
                 for at in doubtful:
-                    others = self._judged((yield [replace(runs[at], seed=one) for one in _other_seeds(runs[at].seed)]))
+                    others = self._judged(
+                        (yield [replace(runs[at], seed=seed) for seed in _other_seeds(runs[at].seed)])
+                    )
                     self._rows[placed(probes[at])] |= {row.seed: row for row in others}
                     if any(row.in_long_run == "fails" for row in others):
                         verdicts[at] = Verdict(holds=False)
@@ -561,7 +565,7 @@ def _counted(workload: Mapping[str, Json]) -> str:
     Users of a closed loop have no rate.
     """
     clients = [as_map(one) for one in as_list(workload.get("clients"))]
-    rated = [one for one in clients if as_map(one.get("arrivals")).get("kind") != "closed-loop"] or clients
+    rated = [client for client in clients if as_map(client.get("arrivals")).get("kind") != "closed-loop"] or clients
     talk = ["session" in one for one in rated]
     return "sessions" if talk and all(talk) else "arrivals" if any(talk) else "requests"
 

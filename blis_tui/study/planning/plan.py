@@ -91,31 +91,31 @@ def plan(
     if question.confidence is not None:
         searches += [Configuration(question, point, question.confidence).search() for point in study.points]
     answers = driver.answer(searches, runner)
-    candidates = tuple(_with_errors(question, one) for one in answers[-len(study.points) :])
+    candidates = tuple(_with_errors(question, answer) for answer in answers[-len(study.points) :])
     expected = answers[: len(study.points)]
     choice = _choose(question, candidates)
-    best, found = choice.best, None if choice.best is None else choice.best.decides
+    best, trial = choice.best, None if choice.best is None else choice.best.decides
     asked = best is not None and question.confidence is None
     second = driver.answer([other_estimates(question, best)], runner)[0] if asked and best is not None else ()
     experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
     slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
     if_slower = on_slower = None
-    if asked and found is not None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0:
-        (if_slower,) = driver.answer([on_slower_server(question, found, slow)], runner)
+    if asked and trial is not None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0:
+        (if_slower,) = driver.answer([on_slower_server(question, trial, slow)], runner)
     if best is not None and if_slower is not None and not if_slower.holds:
         (on_slower,) = driver.answer([Configuration(question, best.point, USUAL_CONFIDENCE, best).search()], runner)
     fewer: MoreProcesses | None = None
     if best is not None and experiment is not None and question.size_path == INSTANCES and not question.max_rate:
         (fewer,) = driver.answer([_one_less(question, best, experiment)], runner)
     pool = None if experiment is None else experiment.pools[0]
-    rows = () if found is None else found.rows
-    nearest = None if found is None else found.nearest(study.constraints)
-    differs = found is not None and len(found.rows) > 1 and best is not None and best.recorded
+    rows = () if trial is None else trial.rows
+    nearest = None if trial is None else trial.nearest(study.constraints)
+    differs = trial is not None and len(trial.rows) > 1 and best is not None and best.recorded
     return Plan(
         question=question,
         candidates=candidates,
         best=best,
-        best_measured=_choose(question, [one for one in candidates if one.measured]).best,
+        best_measured=_choose(question, [candidate for candidate in candidates if candidate.measured]).best,
         cost=choice.cost,
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
@@ -152,8 +152,8 @@ def _one_less(
     question: Question, best: Candidate, experiment: Experiment
 ) -> Generator[list[Run], list[Row], MoreProcesses | None]:
     """Find whether one instance less is enough with twice as many API server processes, if these limit it."""
-    found, size = best.decides, (best.size or 1) - best.spare - 1
-    less = None if found is None else best.at(size=size, rate_per_s=found.rate_per_s)
+    trial, size = best.decides, (best.size or 1) - best.spare - 1
+    less = None if trial is None else best.at(size=size, rate_per_s=trial.rate_per_s)
     offered = None if less is None else less.mean("offered.requests_per_s")
     processes = None if offered is None else busy_processes(experiment, offered, size)
     if less is None or processes is None:
@@ -162,17 +162,17 @@ def _one_less(
     return (yield from more_processes(less.rows, less.steady, question.study.constraints, tried))
 
 
-def _with_errors(question: Question, one: Candidate) -> Candidate:
+def _with_errors(question: Question, candidate: Candidate) -> Candidate:
     """Return a configuration with the expected errors at its answer, which refer to step times as expected."""
-    found, study = one.decides, question.study
-    if found is None:
-        return one
-    nearest = found.nearest(study.constraints)
-    row = found.rows[0] if nearest is None else nearest[1]
-    slow = None if question.confidence is None else slower(study, _sized(question, one), question.confidence)
+    trial, study = candidate.decides, question.study
+    if trial is None:
+        return candidate
+    nearest = trial.nearest(study.constraints)
+    row = trial.rows[0] if nearest is None else nearest[1]
+    slow = None if question.confidence is None else slower(study, _sized(question, candidate), question.confidence)
     more = parse_overrides(slow.values) if isinstance(slow, SlowServer) else ()
     kept = tuple(each for each in row.point.overrides if each not in more)
-    return replace(one, expected=expected_of(study, replace(row, point=replace(row.point, overrides=kept))))
+    return replace(candidate, expected=expected_of(study, replace(row, point=replace(row.point, overrides=kept))))
 
 
 class _Choice(NamedTuple):
@@ -183,14 +183,18 @@ class _Choice(NamedTuple):
 
 def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
     """Return the best candidate that holds, and those that are equally cheap."""
-    holding = [one for one in candidates if one.found is not None]
-    cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
+    holding = [candidate for candidate in candidates if candidate.found is not None]
+    cost = next((name for name in COSTS if all(_cost(candidate, name) is not None for candidate in holding)), COSTS[-1])
     if not holding:
         return _Choice(None, (), cost)
-    order = [_order(question, one, cost) for one in holding]
+    order = [_order(question, candidate, cost) for candidate in holding]
     least = min(order)
     best = holding[order.index(least)]
-    as_good = [one for one, place in zip(holding, order, strict=True) if place[:2] == least[:2] and one is not best]
+    as_good = [
+        candidate
+        for candidate, place in zip(holding, order, strict=True)
+        if place[:2] == least[:2] and candidate is not best
+    ]
     return _Choice(best, tuple(as_good), cost)
 
 
@@ -200,33 +204,35 @@ def answer_experiment(plan: Plan) -> Experiment | None:
     return None if plan.best is None else experiment_of(study, _sized(plan.question, plan.best), study.seeds[0])
 
 
-def _sized(question: Question, one: Candidate) -> Point:
+def _sized(question: Question, candidate: Candidate) -> Point:
     """Return the configuration's point with the size that was found."""
-    size = {} if one.size is None or question.max_rate else {question.size_path: one.size}
-    return Point(one.point.number, (*one.point.overrides, *parse_overrides(size)))
+    size = {} if candidate.size is None or question.max_rate else {question.size_path: candidate.size}
+    return Point(candidate.point.number, (*candidate.point.overrides, *parse_overrides(size)))
 
 
-def _cost(one: Candidate, metric: str) -> float | None:
-    return None if one.found is None else one.found.mean(metric)
+def _cost(candidate: Candidate, metric: str) -> float | None:
+    return None if candidate.found is None else candidate.found.mean(metric)
 
 
-def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float, float, int]:
+def _order(question: Question, candidate: Candidate, cost: str) -> tuple[float, float, float, int]:
     """Return the sort key: cheapest or highest rate first, then the largest margin, then the order of the study."""
-    price = round(_cost(one, cost) or 0.0, _CENTS)
-    rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
-    nearest = None if one.decides is None else one.decides.nearest(question.study.constraints)
-    return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, one.point.number)
+    price = round(_cost(candidate, cost) or 0.0, _CENTS)
+    rate = (
+        0.0 if not question.max_rate or candidate.knee is None or candidate.knee.holds is None else candidate.knee.holds
+    )
+    nearest = None if candidate.decides is None else candidate.decides.nearest(question.study.constraints)
+    return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, candidate.point.number)
 
 
 def on_slower_server(
-    question: Question, found: Trial, slow: SlowServer
+    question: Question, trial: Trial, slow: SlowServer
 ) -> Generator[list[Run], list[Row], OtherEstimate | None]:
     """Find the effect of a slower server on the tightest bound at the answer, in the deciding run."""
-    nearest = found.nearest(question.study.constraints)
+    nearest = trial.nearest(question.study.constraints)
     if nearest is None:
         return None
     mine, row = nearest
-    steady = None if found.steady is None else replace(found.steady, bounds=slow.tightened(found.steady.bounds))
+    steady = None if trial.steady is None else replace(trial.steady, bounds=slow.tightened(trial.steady.bounds))
     (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, steady=steady)]
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
@@ -238,19 +244,19 @@ def on_slower_server(
 
 def other_estimates(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[OtherEstimate, ...]]:
     """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
-    found = best.decides
-    if found is None:
+    trial = best.decides
+    if trial is None:
         return ()
-    experiment, bounds = run_experiment(question.study, found.rows[0]), question.study.constraints
+    experiment, bounds = run_experiment(question.study, trial.rows[0]), question.study.constraints
     own, metrics = experiment.pools[0].latency.kind, metrics_bounded(bounds)
     known = [kind for kind, _ in CHOICES if known_for(kind, experiment, metrics, 100 * (DISAGREEMENT - 1))]
     if own not in known:
         return ()
-    decide = [found.nearest(bounds, metric) for metric in dict.fromkeys(one.metric for one in bounds)]
+    decide = [trial.nearest(bounds, metric) for metric in dict.fromkeys(bound.metric for bound in bounds)]
     asked = [
         (kind, margin, row) for kind in known if kind != own for margin, row in filter(None, decide) if margin.value > 0
     ]
-    steady = None if found.steady is None else replace(found.steady, kind="opinion")
+    steady = None if trial.steady is None else replace(trial.steady, kind="opinion")
     rows = yield [
         Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, steady=steady) for kind, _, row in asked
     ]
@@ -274,7 +280,7 @@ def other_random_draws(experiment: Experiment) -> tuple[str, ...]:
     simulation.run()
     cluster = simulation.cluster
     counts = {
-        "how long the front end takes per request": _drawn([one.front_end for one in cluster.instances]),
+        "how long the front end takes per request": _drawn([instance.front_end for instance in cluster.instances]),
         "which instance the router chooses": _of_routers(cluster),
         "which requests are admitted": _started(cluster.pipeline.admission.control.state()[-1]),
     }
@@ -303,4 +309,4 @@ def _started(state: object) -> bool:
 def _drawn(part: object) -> int:
     """Return how many streams in a part of a simulation have been read."""
     streams = objects_from([Stream.__module__], part)
-    return len([one for one in streams if isinstance(one, Stream) and _started(one.state())])
+    return len([stream for stream in streams if isinstance(stream, Stream) and _started(stream.state())])

@@ -53,14 +53,21 @@ def plan_text(plan: Plan, width: int = WIDTH) -> str:
 
 def answer_text(plan: Plan) -> str:
     """Return the answer in a sentence."""
-    bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
+    bounds = ", ".join(bound_text(constraint) for constraint in plan.question.study.constraints)
     best, expected = plan.best, plan.as_expected
     if best is not None:
         return f"{_holds_text(plan, best, bounds)}.{_measured_text(plan, best)}"
     if expected is None:
         return f"Nothing that was tried meets {bounds}."
     confidence = f"a confidence of {plan.question.confidence:g}"
-    unknown = next((one.why_not for one in plan.candidates if one.not_known and one.point == expected.point), "")
+    unknown = next(
+        (
+            candidate.why_not
+            for candidate in plan.candidates
+            if candidate.not_known and candidate.point == expected.point
+        ),
+        "",
+    )
     known = f"With step times as expected, {_holds_text(plan, expected, bounds)}."
     if not unknown:
         return f"Nothing that was tried meets {bounds} on servers as slow as {confidence} requires. {known}"
@@ -79,42 +86,42 @@ def _measured_text(plan: Plan, best: Candidate) -> str:
     return f" No server like it was measured; the {least} of those that were measured: {rate}{_cluster(plan, other)}."
 
 
-def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
+def _holds_text(plan: Plan, candidate: Candidate, bounds: str) -> str:
     """Return what a configuration sustains, as a sentence without its full stop."""
-    what, knee = _cluster(plan, one), one.knee
-    alone = one.found is not None and [*_instances_by_kind(plan, one.found).values()] == [1]
+    what, knee = _cluster(plan, candidate), candidate.knee
+    alone = candidate.found is not None and [*_instances_by_kind(plan, candidate.found).values()] == [1]
     verb = "sustains" if alone else "sustain"
     if knee is None:
         rate = plan.question.rate_per_s
-        load = "the load" if rate is None else f"{rate:g} {one.of}/s"
+        load = "the load" if rate is None else f"{rate:g} {candidate.of}/s"
         return f"{what} {verb} {load} with {bounds}"
     over = "" if knee.fails is None else f", but not {knee.fails:g}"
-    beyond = one.at(size=one.size, rate_per_s=knee.fails)
+    beyond = candidate.at(size=candidate.size, rate_per_s=knee.fails)
     if beyond is not None and not beyond.known:
         over = f"; whether {knee.fails:g}, too, is not known"
-    return f"{what} {verb} {knee.holds:g} {one.of}/s with {bounds}{over}"
+    return f"{what} {verb} {knee.holds:g} {candidate.of}/s with {bounds}{over}"
 
 
-def _cluster(plan: Plan, one: Candidate) -> str:
+def _cluster(plan: Plan, candidate: Candidate) -> str:
     """Return a short description of a configuration."""
-    found = one.found
-    if found is None:
+    trial = candidate.found
+    if trial is None:
         return "nothing"
-    kinds = _instances_by_kind(plan, found)
+    kinds = _instances_by_kind(plan, trial)
     (first, many), *rest = kinds.items()
     parts = [f"{plural(many, 'instance')} of {first[0]}", *(f"{count:,} of {kind[0]}" for kind, count in rest)]
     if rest:  # each kind of instance with its own split
         parts = [f"{part}{kind[1]}" for part, kind in zip(parts, kinds, strict=True)]
-    price = found.mean("cost.usd_per_hour")
+    price = trial.mean("cost.usd_per_hour")
     more = ("" if rest else first[1]) + ("" if price is None else f", {price:,.2f} USD/h")
     if plan.question.size_path != INSTANCES and not plan.question.max_rate:
-        more += f", {size_text(plan, one.size)}"
-    return f"{in_words(parts)} ({plural(int(found.mean('cost.gpus') or 0), 'GPU')}{more})"
+        more += f", {size_text(plan, candidate.size)}"
+    return f"{in_words(parts)} ({plural(int(trial.mean('cost.gpus') or 0), 'GPU')}{more})"
 
 
-def _instances_by_kind(plan: Plan, found: Trial) -> dict[tuple[str, str], int]:
+def _instances_by_kind(plan: Plan, trial: Trial) -> dict[tuple[str, str], int]:
     """Return how many instances there are by model and hardware, and how they are split; ranks of a replica are one."""
-    row, kinds = found.rows[0], dict[tuple[str, str], int]()
+    row, kinds = trial.rows[0], dict[tuple[str, str], int]()
     for pool in experiment_of(plan.question.study, row.point, row.seed).pools:
         ranks = pool.engine.data_parallel
         split = f", TP {pool.tensor_parallel}" if pool.tensor_parallel > 1 else ""
@@ -139,12 +146,12 @@ def size_text(plan: Plan, size: int | None) -> str:
 def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     """Yield the runs of the answer's configuration, by size or by rate; long reasons go below their run."""
     by_rate = plan.question.max_rate
-    metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
+    metrics = tuple(dict.fromkeys([*(constraint.metric for constraint in plan.question.study.constraints), *_USUAL]))
     known = (name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
     metrics = tuple(dict.fromkeys([*metrics, *known]))
     head = ["", f"{best.of}/s" if by_rate else size_title(plan), *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
-    several = any(len(one.rows) > 1 for one in best.tried)
+    several = any(len(trial.rows) > 1 for trial in best.tried)
     head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics)]
     head += ["seeds ok"] if several else []
     shown = best.tried
@@ -152,16 +159,18 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     # A figure far beyond its bound would shrink all other bars to nothing.
     bounds = plan.question.study.constraints
     top = max(
-        (value for one in shown if (value := one.figure(first, bounds)) is not None and one.all_hold), default=0.0
+        (value for trial in shown if (value := trial.figure(first, bounds)) is not None and trial.all_hold), default=0.0
     )
     rows, beside = [head], [("", "")]
-    for one in shown:
-        mark = "→" if one is best.found else "✓" if one.all_hold else "✗" if one.known else "?"
-        cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
-        cells += [] if by_rate else [number_text(one.mean("cost.gpus"))]
-        cells += [_spread(one, metric) for metric in metrics]
-        rows.append([*cells, *([f"{one.holding} of {len(one.rows)}"] if several else [])])
-        beside.append((fine_bar(one.figure(first, bounds), top, _BAR), "") if one.all_hold else ("", _why(plan, one)))
+    for trial in shown:
+        mark = "→" if trial is best.found else "✓" if trial.all_hold else "✗" if trial.known else "?"
+        cells = [mark, f"{trial.rate_per_s:g}" if by_rate else f"{trial.size}"]
+        cells += [] if by_rate else [number_text(trial.mean("cost.gpus"))]
+        cells += [_spread(trial, metric) for metric in metrics]
+        rows.append([*cells, *([f"{trial.holding} of {len(trial.rows)}"] if several else [])])
+        beside.append(
+            (fine_bar(trial.figure(first, bounds), top, _BAR), "") if trial.all_hold else ("", _why(plan, trial))
+        )
     for line, (length, why) in zip(aligned(rows, right=range(1, len(head))), beside, strict=True):
         if len(line) + 2 + len(length or why) <= width:
             yield f"{line}  {length or why}".rstrip()
@@ -170,30 +179,30 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
             yield from sentence_lines(f"   {why}", width, indent="   ")
 
 
-def _spread(one: Trial, metric: str) -> str:
-    values = one.values(metric)
+def _spread(trial: Trial, metric: str) -> str:
+    values = trial.values(metric)
     if not values:
         return "-"
     low, high = number_text(min(values)), number_text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _why(plan: Plan, one: Trial) -> str:
+def _why(plan: Plan, trial: Trial) -> str:
     """Return what is wrong with a run whose bounds hold; exceeded bounds are visible in its figures."""
     bounds = plan.question.study.constraints
-    seen = [row for row in one.rows if not one.known or all(each.of_bound <= 1.0 for each in margins(row, bounds))]
+    seen = [row for row in trial.rows if not trial.known or all(each.of_bound <= 1.0 for each in margins(row, bounds))]
     return next((text for row in seen if (text := failure_reason(row))), "")
 
 
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     """Yield remarks on how certain the answer is, and why."""
-    found, question = best.found, plan.question
-    if found is None:
+    trial, question = best.found, plan.question
+    if trial is None:
         return
-    yield _basis(plan, best.decides or found)
-    if question.headroom and found.rate_per_s is not None:
+    yield _basis(plan, best.decides or trial)
+    if question.headroom and trial.rate_per_s is not None:
         yield (
-            f"All figures are at {number_text(found.rate_per_s)} {best.of}/s, {100 * question.headroom:g} % above the"
+            f"All figures are at {number_text(trial.rate_per_s)} {best.of}/s, {100 * question.headroom:g} % above the"
             " load that is planned for."
         )
     if best.spare and best.size is not None:
@@ -204,10 +213,10 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if plan.drawn:
         yield f"The requests are recorded, the same with every seed; a seed only determines {in_words(plan.drawn)}."
     if plan.binding is not None:
-        one = plan.binding
-        used = f"{number_text(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)"
-        yield f"The tightest bound is {one.metric}: {used}."
-        yield from _next(plan, best, one.metric)
+        margin = plan.binding
+        used = f"{number_text(margin.value)} of {margin.bound:g} ({100 * margin.of_bound:.0f} %)"
+        yield f"The tightest bound is {margin.metric}: {used}."
+        yield from _next(plan, best, margin.metric)
     if (less := plan.front_end) is not None:
         many = "1 instance is" if less.size == 1 else f"{less.size} instances are"
         yield (
@@ -236,17 +245,17 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         yield f"Prices as given, in USD per GPU-hour: {given}."
 
 
-def _basis(plan: Plan, found: Trial) -> str:
+def _basis(plan: Plan, trial: Trial) -> str:
     """Return what the answer rests on."""
-    requests = found.mean("requests.total")
-    seconds = found.mean("offered.last_arrival_us")
+    requests = trial.mean("requests.total")
+    seconds = trial.mean("offered.last_arrival_us")
     span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
-    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
-    if found.ignores_seed:
+    agree = "one seed" if trial.seeds == 1 else f"{trial.holding} of {plural(trial.seeds, 'seed')} agree"
+    if trial.ignores_seed:
         agree = "no seed changes it"
-    if found.steady is None:
+    if trial.steady is None:
         return f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
-    row = found.rows[0]
+    row = trial.rows[0]
     return (
         f"Each run ends when its verdict is certain, and its second half counts. At the answer that is after"
         f" {number_text(requests)} requests{span}: {row.figures[f'{SECTION}.why']} (± one standard error, by batch"
@@ -277,39 +286,41 @@ def _opinions(plan: Plan) -> Iterator[str]:
                 f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
                 f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
             )
-    said = {one.kind for one in plan.opinions if one.apart}
-    for kind in dict.fromkeys(one.kind for one in plan.opinions if not one.holds and one.kind not in said):
+    said = {opinion.kind for opinion in plan.opinions if opinion.apart}
+    for kind in dict.fromkeys(
+        opinion.kind for opinion in plan.opinions if not opinion.holds and opinion.kind not in said
+    ):
         # Figures that are close to one another may still be on two sides of a bound.
-        asked = [one for one in plan.opinions if one.kind == kind]
-        one = next((one for one in asked if _breaks(plan, one)), asked[0])
+        asked = [opinion for opinion in plan.opinions if opinion.kind == kind]
+        estimate = next((one for one in asked if _breaks(plan, one)), asked[0])
         yield (
-            f"With the step-time model {kind} the answer would be different: {one.metric} is"
-            f" {number_text(one.value)} here, not {number_text(one.own)}."
+            f"With the step-time model {kind} the answer would be different: {estimate.metric} is"
+            f" {number_text(estimate.value)} here, not {number_text(estimate.own)}."
         )
 
 
-def _breaks(plan: Plan, one: OtherEstimate) -> bool:
+def _breaks(plan: Plan, estimate: OtherEstimate) -> bool:
     """Return whether a figure is beyond one of its bounds."""
-    own = [bound for bound in plan.question.study.constraints if bound.metric == one.metric]
-    above = any(bound.max is not None and one.value > bound.max for bound in own)
-    return above or any(bound.min is not None and one.value < bound.min for bound in own)
+    own = [bound for bound in plan.question.study.constraints if bound.metric == estimate.metric]
+    above = any(bound.max is not None and estimate.value > bound.max for bound in own)
+    return above or any(bound.min is not None and estimate.value < bound.min for bound in own)
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
     """Yield the actual rates of the runs if arrivals are random, or recorded at changing rates."""
-    found = best.found
-    if found is None or (best.knee is None and plan.question.rate_per_s is None):
+    trial = best.found
+    if trial is None or (best.knee is None and plan.question.rate_per_s is None):
         return
-    rate = found.rate_per_s
+    rate = trial.rate_per_s
     if best.recorded:
-        half = found.mean("steady.offered_requests_per_s")
+        half = trial.mean("steady.offered_requests_per_s")
         if rate is not None and best.of == "requests" and half is not None and number_text(half) != number_text(rate):
             yield (
                 f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
                 f" {number_text(half)} requests/s arrived."
             )
         return
-    came = found.values("offered.requests_per_s")
+    came = trial.values("offered.requests_per_s")
     if came and rate is not None and best.of == "requests" and number_text(min(came)) != number_text(max(came)):
         yield (
             f"{rate:g} requests/s is the mean of random arrivals: in these runs {number_text(min(came))} to"
@@ -338,24 +349,24 @@ def _slower(plan: Plan) -> Iterator[str]:
         so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
         yield f"That holds with {slower_text(known)}: {many} were slower still. With step times as expected, {so}."
     elif plan.if_slower is not None:
-        one, other = plan.if_slower, plan.on_slower
+        estimate, other = plan.if_slower, plan.on_slower
         so = "it holds"
-        if not one.holds:
+        if not estimate.holds:
             so = "nothing that was tried does" if other is None or other.why_not else _found_text(plan, other)
             so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
         yield (
-            f"With {slower_text(known)} ({many} were slower), {one.metric} is {number_text(one.value)} here, not"
-            f" {number_text(one.own)}, and {so}."
+            f"With {slower_text(known)} ({many} were slower), {estimate.metric} is {number_text(estimate.value)} here,"
+            f" not {number_text(estimate.own)}, and {so}."
         )
 
 
-def _found_text(plan: Plan, one: Candidate) -> str:
+def _found_text(plan: Plan, candidate: Candidate) -> str:
     """Return an answer in few words."""
-    name = f" of {configuration_name(plan, one)}" if len(plan.candidates) > 1 else ""
-    if one.knee is not None:
-        return f"{one.knee.holds:g} {one.of}/s{name}"
-    gpus = None if one.found is None else one.found.mean("cost.gpus")
-    return f"{size_text(plan, one.size)}{name} ({plural(int(gpus or 0), 'GPU')})"
+    name = f" of {configuration_name(plan, candidate)}" if len(plan.candidates) > 1 else ""
+    if candidate.knee is not None:
+        return f"{candidate.knee.holds:g} {candidate.of}/s{name}"
+    gpus = None if candidate.found is None else candidate.found.mean("cost.gpus")
+    return f"{size_text(plan, candidate.size)}{name} ({plural(int(gpus or 0), 'GPU')})"
 
 
 def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -363,20 +374,20 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
     bounds = plan.question.study.constraints
     own = None if best.found is None else best.found.nearest(bounds)
     tied = "has as many GPUs" if plan.cost == "cost.gpus" else "costs the same"
-    for one in plan.ties:
-        other = None if one.found is None else one.found.nearest(bounds)
+    for tie in plan.ties:
+        other = None if tie.found is None else tie.found.nearest(bounds)
         if own is None or other is None:
             continue
-        size = "" if plan.question.max_rate else f" ({size_text(plan, one.size)})"
+        size = "" if plan.question.max_rate else f" ({size_text(plan, tie.size)})"
         yield (
-            f"{configuration_name(plan, one)}{size} {tied}; its tightest bound, {other[0].metric}, is at"
+            f"{configuration_name(plan, tie)}{size} {tied}; its tightest bound, {other[0].metric}, is at"
             f" {100 * other[0].of_bound:.0f} %, that of the answer at {100 * own[0].of_bound:.0f} %."
         )
 
 
-def configuration_name(plan: Plan, one: Candidate) -> str:
+def configuration_name(plan: Plan, candidate: Candidate) -> str:
     """Return the values that distinguish a configuration from the others."""
-    return point_text(plan.question.study.paths, one.coordinates) or "as it is"
+    return point_text(plan.question.study.paths, candidate.coordinates) or "as it is"
 
 
 def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator[str]:
@@ -390,7 +401,7 @@ def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator
 
 
 def _several_gpus(plan: Plan) -> bool:
-    return len({str(one.coordinates.get("hardware")) for one in plan.candidates}) > 1
+    return len({str(candidate.coordinates.get("hardware")) for candidate in plan.candidates}) > 1
 
 
 def _configurations(plan: Plan) -> Iterator[str]:
@@ -400,30 +411,30 @@ def _configurations(plan: Plan) -> Iterator[str]:
     costs = cost_titles(plan)
     head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else size_title(plan), *costs.values()]
     rows = []
-    for one in plan.candidates:
-        found = one.found
-        answer = "-" if found is None else f"{found.rate_per_s:g}" if by_rate else f"{one.size}"
-        cells = ["→" if one is plan.best else "?" if one.not_known else "✗" if found is None else ""]
-        cells += [value_text(one.coordinates.get(path)) for path in names]
-        cells += [answer, *(number_text(None if found is None else found.mean(metric)) for metric in costs)]
-        rows.append([*cells, row_error(plan, one), one.why_not])
+    for candidate in plan.candidates:
+        trial = candidate.found
+        answer = "-" if trial is None else f"{trial.rate_per_s:g}" if by_rate else f"{candidate.size}"
+        cells = ["→" if candidate is plan.best else "?" if candidate.not_known else "✗" if trial is None else ""]
+        cells += [value_text(candidate.coordinates.get(path)) for path in names]
+        cells += [answer, *(number_text(None if trial is None else trial.mean(metric)) for metric in costs)]
+        rows.append([*cells, row_error(plan, candidate), candidate.why_not])
     yield from aligned([[*head, "expected error", ""], *rows], right=range(1 + len(names), len(head)))
 
 
 def cost_titles(plan: Plan) -> dict[str, str]:
     """Return the cost figures that any configuration has, and their column titles."""
-    found = [one.found for one in plan.candidates if one.found is not None]
-    priced = any(one.mean("cost.usd_per_hour") is not None for one in found)
+    trials = [candidate.found for candidate in plan.candidates if candidate.found is not None]
+    priced = any(trial.mean("cost.usd_per_hour") is not None for trial in trials)
     return {"cost.gpus": "GPUs", **({"cost.usd_per_hour": "USD/h"} if priced else {})}
 
 
-def row_error(plan: Plan, one: Candidate) -> str:
+def row_error(plan: Plan, candidate: Candidate) -> str:
     """Return the median error to expect of a configuration's bounded means, of several pools the largest."""
-    if one.found is None:
+    if candidate.found is None:
         return ""
-    if not one.measured:
+    if not candidate.measured:
         return "not measured"
-    bands = [known.bands for _, known in one.expected.values()]
+    bands = [known.bands for _, known in candidate.expected.values()]
     told = []
     for metric in metrics_bounded(plan.question.study.constraints):
         known = all(metric in each for each in bands)
@@ -440,7 +451,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
     question = plan.question
     return {
         "experiment": question.study.experiment,
-        "slos": [bound_text(one) for one in question.study.constraints],
+        "slos": [bound_text(constraint) for constraint in question.study.constraints],
         "rate_per_s": question.rate_per_s,
         "max_rate": question.max_rate,
         "headroom": question.headroom,
@@ -454,13 +465,13 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "binding": None if plan.binding is None else asdict(plan.binding),
         "best_measured": None if plan.best_measured is None else plan.candidates.index(plan.best_measured),
         "step_time": {} if plan.best is None else _errors_data(plan.best),
-        "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "other_step_times": [{**asdict(opinion), "apart": opinion.apart} for opinion in plan.opinions],
         "front_end": None if plan.front_end is None else plan.front_end._asdict(),
         "slower_steps": _slower_data(plan),
-        "as_cheap": [plan.candidates.index(one) for one in plan.ties],
+        "as_cheap": [plan.candidates.index(tie) for tie in plan.ties],
         "warnings": dict(plan.warnings),
         "runs": plan.runs,
-        "configurations": [_candidate_data(one) for one in plan.candidates],
+        "configurations": [_candidate_data(candidate) for candidate in plan.candidates],
     }
 
 
@@ -478,21 +489,21 @@ def _slower_data(plan: Plan) -> dict[str, object]:
     }
 
 
-def _errors_data(one: Candidate) -> dict[str, object]:
-    return {name: expected_data(kind, known) for name, (kind, known) in one.expected.items()}
+def _errors_data(candidate: Candidate) -> dict[str, object]:
+    return {name: expected_data(kind, known) for name, (kind, known) in candidate.expected.items()}
 
 
-def _candidate_data(one: Candidate) -> dict[str, object]:
-    knee = one.knee
+def _candidate_data(candidate: Candidate) -> dict[str, object]:
+    knee = candidate.knee
     return {
-        "coordinates": one.coordinates,
-        "size": one.size,
+        "coordinates": candidate.coordinates,
+        "size": candidate.size,
         "rate_that_holds_per_s": None if knee is None else knee.holds,
         "rate_that_fails_per_s": None if knee is None else knee.fails,
-        "knee_between_per_s": one.interval,
-        "why_not": one.why_not,
-        "not_known": one.not_known,
-        "step_time": _errors_data(one),
+        "knee_between_per_s": candidate.interval,
+        "why_not": candidate.why_not,
+        "not_known": candidate.not_known,
+        "step_time": _errors_data(candidate),
         "tried": [
             {
                 "size": tried.size,
@@ -501,6 +512,6 @@ def _candidate_data(one: Candidate) -> dict[str, object]:
                 "seeds": tried.seeds,
                 "runs": [as_data(row) for row in tried.rows],
             }
-            for tried in one.tried
+            for tried in candidate.tried
         ],
     }

@@ -87,11 +87,11 @@ class _Known:
     def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
         """Return the verdicts of some probes; unknown ones are requested together."""
         probes = list(wanted)
-        new = [one for one in dict.fromkeys(probes) if one not in self._verdicts]
+        new = [probe for probe in dict.fromkeys(probes) if probe not in self._verdicts]
         if new:
             told = yield new
             self._verdicts.update(zip(new, told, strict=True))
-        return [self._verdicts[one] for one in probes]
+        return [self._verdicts[probe] for probe in probes]
 
     def one(self, value: float, *, quick: bool = False) -> Generator[list[Probe], list[Verdict], Verdict]:
         """Return the verdict with the first seed; what breaks at once need not be run for longer."""
@@ -102,8 +102,8 @@ class _Known:
 
     def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
         """Return the share of the seeds with which a value holds."""
-        found = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
-        return len([one for one in found if one.holds]) / self.seeds
+        verdicts = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
+        return len([verdict for verdict in verdicts if verdict.holds]) / self.seeds
 
 
 def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = False) -> RateSearch:
@@ -167,14 +167,14 @@ def _expand_rate(
     end = rate
     while True:
         verdicts = yield from known.ask(Probe(rate, seed) for seed in range(known.seeds))
-        astray = [seed for seed, one in enumerate(verdicts) if one.holds != holds]
+        astray = [seed for seed, verdict in enumerate(verdicts) if verdict.holds != holds]
         if not astray:
             return rate
         end = rate
         while astray and 1 / _FAR < end / rate < _FAR:
             end, step = rounded(end * step), step * step
             verdicts = yield from known.ask(Probe(end, seed) for seed in astray)
-            astray = [seed for seed, one in zip(astray, verdicts, strict=True) if one.holds != holds]
+            astray = [seed for seed, verdict in zip(astray, verdicts, strict=True) if verdict.holds != holds]
         if astray:
             return None
         if not holds:
@@ -293,23 +293,23 @@ class Margin:
 def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
     """Return the margins of a run's figures, the tightest first; figures without a value are left out."""
     found = []
-    for one in bounds:
-        value = row.figures.get(one.metric)
+    for expectation in bounds:
+        value = row.figures.get(expectation.metric)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        for bound, upper in ((one.max, True), (one.min, False)):
+        for bound, upper in ((expectation.max, True), (expectation.min, False)):
             if bound is not None:
                 part, whole = (value, bound) if upper else (bound, value)
                 share = part / whole if whole else (inf if part > 0 else 0.0)
-                found.append(Margin(metric=one.metric, value=float(value), bound=bound, of_bound=share))
-    return tuple(sorted(found, key=lambda one: -one.of_bound))
+                found.append(Margin(metric=expectation.metric, value=float(value), bound=bound, of_bound=share))
+    return tuple(sorted(found, key=lambda margin: -margin.of_bound))
 
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
     """Return whether a run holds, and how narrowly."""
     if row.status != "done" or failure_reason(row):
         return Verdict(holds=False)
-    return Verdict(holds=True, of_bound=next((one.of_bound for one in margins(row, bounds)), None))
+    return Verdict(holds=True, of_bound=next((margin.of_bound for margin in margins(row, bounds)), None))
 
 
 def failure_reason(row: Row) -> str:
@@ -333,8 +333,8 @@ def hopeless_idle(row: Row, bounds: tuple[Expectation, ...]) -> str:
     second, however, is next to nothing there, and what a token costs the most: such bounds show nothing.
     """
     reason = failure_reason(row)
-    broken = [one for one in margins(row, bounds) if one.of_bound > 1]
-    if broken and not any(_best_when_idle(one) for one in broken):
+    broken = [margin for margin in margins(row, bounds) if margin.of_bound > 1]
+    if broken and not any(_best_when_idle(margin) for margin in broken):
         return ""
     return reason
 

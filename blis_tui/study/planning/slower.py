@@ -59,8 +59,10 @@ class SlowServer:
     def tightened(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
         """Return bounds that a run with its step times meets if first tokens that are later still meet these."""
         return tuple(
-            replace(one, max=one.max / self.later) if one.metric.startswith(LATER) and one.max is not None else one
-            for one in bounds
+            replace(bound, max=bound.max / self.later)
+            if bound.metric.startswith(LATER) and bound.max is not None
+            else bound
+            for bound in bounds
         )
 
     def judged(self, row: Row, bounds: Iterable[Bound]) -> Row:
@@ -70,19 +72,19 @@ class SlowServer:
         """
         if self.later == 1.0 or row.ok is not True or row.in_long_run:
             return row
-        for one in bounds:
-            value = row.figures.get(one.metric)
-            if not one.metric.startswith(LATER) or one.max is None or not isinstance(value, int | float):
+        for bound in bounds:
+            value = row.figures.get(bound.metric)
+            if not bound.metric.startswith(LATER) or bound.max is None or not isinstance(value, int | float):
                 continue
-            if value * self.later > one.max:
-                why = f"with first tokens {self.later:.3g} times as late, {one.metric} is {value * self.later:,.4g}"
+            if value * self.later > bound.max:
+                why = f"with first tokens {self.later:.3g} times as late, {bound.metric} is {value * self.later:,.4g}"
                 return replace(row, ok=False, why=why)
         return row
 
 
 def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
     """Return the means whose errors matter to the bounds."""
-    names = [one.metric for one in bounds]
+    names = [bound.metric for bound in bounds]
     found = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
     found.append(("e2e", any(name.startswith(_E2E) for name in names)))
     return ("itl", *(metric for metric, asked in found if asked))
@@ -106,12 +108,12 @@ def slower(study: Study, point: Point, confidence: float) -> SlowServer | str:
             return known
         steps, later = max(steps, known.steps), max(later, known.first_tokens)
     own = experiment.document.get("latency")
-    found = SlowServer(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
-    more = parse_overrides(found.values)
+    slow_server = SlowServer(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
+    more = parse_overrides(slow_server.values)
     try:
         pools = experiment_of(study, Point(point.number, (*point.overrides, *more)), study.seeds[0]).pools
     except SpecError as error:
         return error.diagnostics[0].message
-    if any(pool.latency.settings.get("steps") != found.times for pool in pools):
+    if any(pool.latency.settings.get("steps") != slow_server.times for pool in pools):
         return "pools have step times of their own"
-    return found
+    return slow_server

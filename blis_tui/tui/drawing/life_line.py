@@ -60,24 +60,24 @@ STATE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
 """Looks of instances that are not active, shown instead of their bars."""
 
 
-def state_of(one: InstanceSnapshot) -> list[Content]:
+def state_of(instance: InstanceSnapshot) -> list[Content]:
     """Return the state of an instance that is not active."""
-    look = STATE_STYLES.get(one.life)
+    look = STATE_STYLES.get(instance.life)
     return [] if look is None else [Content.styled(look.label, look.style)]
 
 
-def name_of(one: InstanceSnapshot) -> str:
+def name_of(instance: InstanceSnapshot) -> str:
     """Return an instance's name."""
-    rank = one.rank
-    return f"instance {one.index}" + ("" if rank is None else f" (rank {rank.rank} of replica {rank.replica})")
+    rank = instance.rank
+    return f"instance {instance.index}" + ("" if rank is None else f" (rank {rank.rank} of replica {rank.replica})")
 
 
-def rank_of(one: InstanceSnapshot) -> list[Content]:
+def rank_of(instance: InstanceSnapshot) -> list[Content]:
     """Return how often a rank ran dummy batches, and how long it waited for other ranks of its replica."""
-    rank = one.rank
+    rank = instance.rank
     if rank is None or not rank.steps:
         return []
-    dummies, waited = percent_text(rank.dummy_batches, rank.steps), percent_text(rank.waited_us, one.busy_us)
+    dummies, waited = percent_text(rank.dummy_batches, rank.steps), percent_text(rank.waited_us, instance.busy_us)
     return [fact("dummy batches", dummies), fact("waited for ranks", waited)]
 
 
@@ -144,11 +144,11 @@ class LifeInterval:
 
 def life_intervals(life: RequestLife, tape: EventStore) -> tuple[LifeInterval, ...]:
     """Return all intervals of a life, except for those of no length."""
-    found: list[LifeInterval] = []
+    intervals: list[LifeInterval] = []
     spans = life.spans
     for at, span in enumerate(spans):
         end = None if span.open else _ending_entry(life, span, spans[at + 1] if at + 1 < len(spans) else None)
-        found.append(
+        intervals.append(
             LifeInterval(
                 what=AGAIN.name if span.what == "wait" and span.again else span.what,
                 start_us=span.start_us,
@@ -160,7 +160,7 @@ def life_intervals(life: RequestLife, tape: EventStore) -> tuple[LifeInterval, .
                 lost=_lost(life, span),
             )
         )
-    return tuple(one for one in found if one.duration_us or one.open)
+    return tuple(interval for interval in intervals if interval.duration_us or interval.open)
 
 
 def _lost(life: RequestLife, span: Span) -> bool:
@@ -170,7 +170,7 @@ def _lost(life: RequestLife, span: Span) -> bool:
 def _ending_entry(life: RequestLife, span: Span, following: Span | None) -> RequestEvent | None:
     """Return what ended an interval: for a prefill its last chunk, else the entry that begins the next interval."""
     event = following.first if following is not None else life.entries[-1].event
-    here = [one for one in life.entries if one.event == event]
+    here = [entry for entry in life.entries if entry.event == event]
     ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
     wanted = {
         "planned": ("started", *ends),
@@ -218,10 +218,10 @@ def past_and_later(now: RequestLife | None, known: RequestLife, tape: EventStore
         tape: the recorded run.
     """
     here_us = known.arrival_us if now is None else now.now_us
-    later = (one for one in life_intervals(known, tape) if one.end_us > here_us)
+    later = (interval for interval in life_intervals(known, tape) if interval.end_us > here_us)
     return (
         *(() if now is None else life_intervals(now, tape)),
-        *(replace(one, start_us=max(one.start_us, here_us), later=True) for one in later),
+        *(replace(interval, start_us=max(interval.start_us, here_us), later=True) for interval in later),
     )
 
 
@@ -233,9 +233,9 @@ def life_bar(parts: Sequence[LifeInterval], width: int) -> Content:
     if not parts:
         return Content("")
     pieces: list[tuple[str, str]] = []
-    for one, size in zip(parts, shares([part.duration_us for part in parts], width), strict=True):
-        style = one.look.style
-        pieces.append((one.look.glyph * size, f"{style} dim" if one.later else style))
+    for interval, size in zip(parts, shares([part.duration_us for part in parts], width), strict=True):
+        style = interval.look.style
+        pieces.append((interval.look.glyph * size, f"{style} dim" if interval.later else style))
     return Content.assemble(*pieces)
 
 
@@ -273,8 +273,8 @@ def shares(sizes: Sequence[int], width: int) -> list[int]:
 def legend(parts: Iterable[LifeInterval]) -> list[Content]:
     """Return the meaning of a bar's glyphs."""
     found: dict[str, str] = {}
-    for one in parts:
-        look = one.look
+    for part in parts:
+        look = part.look
         found.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
     styles = {look.glyph: look.style for look in STAGES.values()}
     return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in found.items()]
@@ -284,8 +284,8 @@ def totals(parts: Iterable[LifeInterval]) -> dict[str, int]:
     """Return the total length of each kind of interval in microseconds; lost work is a separate kind."""
     ordinary = [name for name, stage in STAGES.items() if stage.group != PREEMPTION]
     found = dict.fromkeys((*ordinary, AGAIN.name, LOST.name), 0)
-    for one in parts:
-        found[LOST.name if one.lost else one.what] += one.duration_us
+    for part in parts:
+        found[LOST.name if part.lost else part.what] += part.duration_us
     return {what: us for what, us in found.items() if us}
 
 

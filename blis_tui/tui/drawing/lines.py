@@ -264,9 +264,9 @@ def _wrapped(text: str, width: int) -> list[Content]:
 
 def _line(text: str) -> Content:
     for pattern, style in _LINES:
-        found = pattern.match(text)
-        if found is not None:
-            return Content(text).stylize(style, found.start(), found.end())
+        match = pattern.match(text)
+        if match is not None:
+            return Content(text).stylize(style, match.start(), match.end())
     return Content(text)
 
 

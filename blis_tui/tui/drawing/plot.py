@@ -144,7 +144,7 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
         view, [read(index) for index in range(view.tape.instances)], scale.end_us, scale.cells, requests=requests
     )
     known = [value for one in drawn for value in one if value is not None]
-    top = max(known, default=0) if requests else max(one.limits.kv_blocks for one in view.tape.profiles)
+    top = max(known, default=0) if requests else max(profile.limits.kv_blocks for profile in view.tape.profiles)
     figure = f"requests of each instance, ▁ none to █ {count_text(int(top))}" if requests else "KV in use by instance"
     rows = [Content.styled(figure, "bold")]
     here = scale.cell(view.moment.time_us)

@@ -79,7 +79,7 @@ def _latest_step(figure: str) -> Callable[[View], float | None]:
 def _over_instances(figure: str) -> Callable[[View], float]:
     """Return a function that sums an integer figure over all instances."""
     read: Callable[[InstanceSnapshot], int] = attrgetter(figure)
-    return lambda view: sum(read(one) for one in view.moment.state.instances)
+    return lambda view: sum(read(instance) for instance in view.moment.state.instances)
 
 
 def _count(name: str, about: str, figure: str, changes: str) -> Series:
@@ -209,9 +209,9 @@ def course(series: Series, view: View, end_us: int, cells: int) -> list[float | 
     """
     tape, now_us = view.tape, view.moment.time_us
     values = sample(series, tape.overview, end_us, cells, tape.time_us(view.moment.frontier))
-    for one in _recounted(view, end_us, cells):
-        value = series.read(tape.between(one.first, one.last, now_us))
-        values[one.cell] = value * _S / one.us if series.rate else value
+    for stretch in _recounted(view, end_us, cells):
+        value = series.read(tape.between(stretch.first, stretch.last, now_us))
+        values[stretch.cell] = value * _S / stretch.us if series.rate else value
     return values
 
 

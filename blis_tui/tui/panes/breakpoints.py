@@ -44,9 +44,9 @@ def _wants(what: str, _view: View, cursor: Subject | None) -> Wanted | None:
 
 def _lines(view: View, width: int) -> list[Line]:
     """Return a line per breakpoint and watch; or a hint how to create the first one."""
-    found = [_breakpoint(one, at) for at, one in enumerate(view.breakpoints)]
-    found += [_watch(text, value, at) for at, (text, value) in enumerate(view.watches, len(found))]
-    return found or [line(row) for row in NOTHING.wrap(width)]
+    lines = [_breakpoint(one, at) for at, one in enumerate(view.breakpoints)]
+    lines += [_watch(text, value, at) for at, (text, value) in enumerate(view.watches, len(lines))]
+    return lines or [line(row) for row in NOTHING.wrap(width)]
 
 
 def _breakpoint(one: Breakpoint, place: int) -> Line:

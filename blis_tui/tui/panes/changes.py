@@ -141,11 +141,11 @@ def value_text(value: Value, unit: str) -> str:
 # ---- the pane ----
 
 
-def _request(view: View, one: Subject | None) -> str:
+def _request(view: View, subject: Subject | None) -> str:
     """Return the request of a changed value; empty if it has none."""
-    if one is None or view.playing:
+    if subject is None or view.playing:
         return ""
-    return next((change.request or "" for change in differences(view.moment) if change.path == one.value), "")
+    return next((change.request or "" for change in differences(view.moment) if change.path == subject.value), "")
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:
@@ -154,9 +154,9 @@ def _points(view: View, cursor: Subject | None) -> Subject | None:
     return request_ref(name) if name else event_ref(view.moment.event)
 
 
-def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+def _picks(view: View, subject: Subject, *, go: bool) -> Picked | None:
     """Select the request of the line by enter."""
-    name = _request(view, one) if go else ""
+    name = _request(view, subject) if go else ""
     return Picked(request=name) if name else None
 
 

@@ -121,9 +121,9 @@ class _Plan:
         self._preempts = [tape.name(one.request) for one in planned if one.what == Preempted.kind]
         self._schedules = [tape.name(one.request) for one in planned if one.what == Scheduled.kind]
         self._new_tokens = sum(
-            found.second
+            event.second
             for one in planned
-            if one.what == Scheduled.kind and (found := tape.latest(one.request, one.what, row.event)) is not None
+            if one.what == Scheduled.kind and (event := tape.latest(one.request, one.what, row.event)) is not None
         )
         others = [one.instance for one in planned if one.instance != row.instance]
         self._step = f"i{others[0]}" if others else f"step {tape.step(row.step).number + 1}"

@@ -70,11 +70,11 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
     decisions = _decisions(view, event)
     if not decisions:
         lines += [line(row, subject=about) for row in words(f"{head}: {view.tape.reason(event)}", width)]
-    for one in decisions:
-        verdict = VERDICTS.get(one.verdict, one.verdict)
-        count = f" {count_text(one.instances)} in {one.pool}" if one.instances else ""
-        lines += [line(row, subject=about) for row in words(f"{head} {verdict}{count}: {one.reason}", width)]
-        lines += [line(row) for row in flow(_balance(one, settings), width)]
+    for decision in decisions:
+        verdict = VERDICTS.get(decision.verdict, decision.verdict)
+        count = f" {count_text(decision.instances)} in {decision.pool}" if decision.instances else ""
+        lines += [line(row, subject=about) for row in words(f"{head} {verdict}{count}: {decision.reason}", width)]
+        lines += [line(row) for row in flow(_balance(decision, settings), width)]
     effects = list(_effects(view))
     if effects:
         lines += [line(row) for row in flow([Content.styled("took effect", "$text-muted"), *effects], width)]
@@ -86,20 +86,20 @@ def _decisions(view: View, event: int) -> list[ScalingDecided]:
     if view.playing:
         return []
     records = view.moment.records if event == view.moment.event else view.records_of(event)
-    return [one for one in records if isinstance(one, ScalingDecided)]
+    return [record for record in records if isinstance(record, ScalingDecided)]
 
 
-def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
+def _balance(scaling: ScalingDecided, settings: Autoscaler) -> list[Content]:
     """Return demand, supply, and the thresholds."""
-    supply = one.supply_tokens + one.pending_tokens
+    supply = scaling.supply_tokens + scaling.pending_tokens
     up, down = settings.scale_up_threshold, settings.scale_down_boundary
-    pending = f" {count_text(one.pending_tokens)} of it pending" if one.pending_tokens else ""
-    style = "$warning" if one.required_tokens else "$primary"
+    pending = f" {count_text(scaling.pending_tokens)} of it pending" if scaling.pending_tokens else ""
+    style = "$warning" if scaling.required_tokens else "$primary"
     return [
         Content.assemble(
             ("demand ", "$text-muted"),
-            (bar_text(one.demand_tokens, supply, _BAR), style),
-            f" {percent_text(one.demand_tokens, supply)} of supply",
+            (bar_text(scaling.demand_tokens, supply, _BAR), style),
+            f" {percent_text(scaling.demand_tokens, supply)} of supply",
         ),
         fact("supply", f"{count_text(supply)} tokens{pending}"),
         fact("up above", f"{100 * up:g} %"),
@@ -132,33 +132,36 @@ class Measure:
     """Whether to highlight a cell."""
 
 
-def load_of(one: InstanceSnapshot) -> int:
+def load_of(instance: InstanceSnapshot) -> int:
     """Return the requests in transit to, queued at and running on an instance, each counted once.
 
     Routers use BLIS' effective load, which counts queued and running requests twice: the router's pane shows that.
     """
-    return one.in_flight
+    return instance.in_flight
 
 
-def kv_nearly_full(one: InstanceSnapshot) -> bool:
+def kv_nearly_full(instance: InstanceSnapshot) -> bool:
     """Return whether almost no KV block is free."""
-    return one.kv.used_blocks * 100 >= one.kv.total_blocks * NEARLY_FULL
+    return instance.kv.used_blocks * 100 >= instance.kv.total_blocks * NEARLY_FULL
 
 
 MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     {
         "load": Measure("load", "unfinished requests", load_of),
         "queue": Measure(
-            "queue", "waiting requests", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
+            "queue",
+            "waiting requests",
+            lambda instance: instance.waiting_count,
+            warns=lambda instance: instance.waiting_count > 0,
         ),
         "kv": Measure(
             "KV cache",
             "KV blocks in use",
-            lambda one: one.kv.used_blocks,
-            lambda one: one.kv.total_blocks,
+            lambda instance: instance.kv.used_blocks,
+            lambda instance: instance.kv.total_blocks,
             kv_nearly_full,
         ),
-        "transfers": Measure("transfers", "KV transfers to or from it", lambda one: one.transfers),
+        "transfers": Measure("transfers", "KV transfers to or from it", lambda instance: instance.transfers),
     }
 )
 _LEAST_TOP: Final = len(LEVELS)
@@ -202,8 +205,8 @@ def fleet_lines(view: View, width: int, height: int) -> list[Line]:
     instances, measure = view.moment.state.instances, MEASURES[view.selection.measure]
     top = max(_LEAST_TOP, *map(measure.read, instances))
     pools: dict[str, list[InstanceSnapshot]] = {}
-    for one in instances:
-        pools.setdefault(one.pool, []).append(one)
+    for instance in instances:
+        pools.setdefault(instance.pool, []).append(instance)
     head = [*_selected(view, width), *_stages(instances, width)]
     tail = [*_transfers(view, width), *autoscaler_lines(view, width)]
     margin = len(str(len(instances))) + 1
@@ -230,20 +233,20 @@ def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
 # ---- cells ----
 
 
-def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
+def level(instance: InstanceSnapshot, measure: Measure, top: int) -> int:
     """Return the height of a cell: 0 = nothing, else from 1 to the number of ``LEVELS``."""
-    value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
+    value, whole = measure.read(instance), top if measure.whole is None else measure.whole(instance)
     return 0 if value <= 0 else max(min(-(-value * len(LEVELS) // whole), len(LEVELS)), 1)
 
 
-def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
-    stage = STATE_STYLES.get(one.life)
+def _glyph(instance: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
+    stage = STATE_STYLES.get(instance.life)
     if stage is not None:
         return stage.glyph, stage.style
-    high = level(one, measure, top)
+    high = level(instance, measure, top)
     if not high:
         return _NONE, "$text-muted"
-    return LEVELS[high - 1], "$warning" if measure.warns(one) else "$primary"
+    return LEVELS[high - 1], "$warning" if measure.warns(instance) else "$primary"
 
 
 def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -> Content:
@@ -251,15 +254,15 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
     parts: list[Part] = []
     if not grid.wide:
         parts.append((f"{members[0].index:>{grid.margin - 1}} ", "$text-muted"))
-    for place, one in enumerate(members):
-        glyph, style = _glyph(one, measure, top)
-        here = one.index == chosen
+    for place, member in enumerate(members):
+        glyph, style = _glyph(member, measure, top)
+        here = member.index == chosen
         if grid.wide:
             mark = ("▸", "$accent bold") if here else (" ", "")
-            value = value_text(one, measure)
-            if one.transfers and measure is not MEASURES["transfers"]:
+            value = value_text(member, measure)
+            if member.transfers and measure is not MEASURES["transfers"]:
                 value += " →"
-            parts += [mark, (f"{one.index:>3} ", "bold reverse" if here else "$text-muted"), (glyph, style)]
+            parts += [mark, (f"{member.index:>3} ", "bold reverse" if here else "$text-muted"), (glyph, style)]
             parts.append(f" {value:<{_WIDE - 8}} ")
         else:
             if place and not place % _TEN:
@@ -271,21 +274,21 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
 def _cells(grid: Grid, row: int) -> Iterator[Cell]:
     """Yield the instances of a row, each below its glyph, and what is between them."""
     yield Cell(grid.margin)
-    for place, one in enumerate(grid.row(row)):
+    for place, instance in enumerate(grid.row(row)):
         if place and not place % _TEN and not grid.wide:
             yield Cell(1)
-        yield Cell(_WIDE if grid.wide else 1, instance_ref(one.index))
+        yield Cell(_WIDE if grid.wide else 1, instance_ref(instance.index))
 
 
-def value_text(one: InstanceSnapshot, measure: Measure) -> str:
+def value_text(instance: InstanceSnapshot, measure: Measure) -> str:
     """Return the value of a measure at an instance."""
-    value = measure.read(one)
-    return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
+    value = measure.read(instance)
+    return count_text(value) if measure.whole is None else percent_text(value, measure.whole(instance))
 
 
 def _stages(instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
     """Return the number of instances in each lifecycle stage; empty if all are active."""
-    counts = Counter(one.life for one in instances)
+    counts = Counter(instance.life for instance in instances)
     items = [
         Content.assemble((f"{stage.glyph} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
         for life, stage in STATE_STYLES.items()
@@ -311,11 +314,11 @@ def _pool_line(
     view: View, name: str, members: Sequence[InstanceSnapshot], measure: Measure, width: int, *, alone: bool
 ) -> Line:
     role = next((pool.role for pool in view.experiment.pools if pool.name == name), "any")
-    there = [one for one in members if one.life != TERMINATED]
+    there = [member for member in members if member.life != TERMINATED]
     most = max(there or members, key=measure.read)
     total = 0
-    for one in there:
-        total += measure.read(one)
+    for instance in there:
+        total += measure.read(instance)
     if measure.whole is None:
         mean = f"{total / max(len(there), 1):.1f}"
     else:
@@ -333,7 +336,7 @@ def _pool_line(
 
 
 def _members(there: Sequence[InstanceSnapshot]) -> str:
-    replicas = len({one.rank.replica for one in there if one.rank is not None})
+    replicas = len({instance.rank.replica for instance in there if instance.rank is not None})
     return (
         f"{plural(len(there), 'rank')} of {plural(replicas, 'replica')}" if replicas else plural(len(there), "instance")
     )
@@ -344,19 +347,19 @@ def _members(there: Sequence[InstanceSnapshot]) -> str:
 
 def _selected(view: View, width: int) -> list[Line]:
     chosen = view.selection.instance
-    one = next((each for each in view.moment.state.instances if each.index == chosen), None)
-    if one is None:
+    instance = next((each for each in view.moment.state.instances if each.index == chosen), None)
+    if instance is None:
         hint = "Arrows or a click select an instance; enter shows its queue and batch."
         return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
     facts = [
-        Content.styled(name_of(one), "bold"),
-        *state_of(one),
-        fact("load", count_text(load_of(one))),
-        fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
-        fact("running", running_of(one)),
-        kv_bar(one),
-        fact("preemptions", count_text(one.preemptions), AGAIN.style if one.preemptions else ""),
-        *rank_of(one),
+        Content.styled(name_of(instance), "bold"),
+        *state_of(instance),
+        fact("load", count_text(load_of(instance))),
+        fact("waiting", count_text(instance.waiting_count), "$warning" if instance.waiting_count else ""),
+        fact("running", running_of(instance)),
+        kv_bar(instance),
+        fact("preemptions", count_text(instance.preemptions), AGAIN.style if instance.preemptions else ""),
+        *rank_of(instance),
     ]
     return [line(row) for row in flow(facts, width)]
 
@@ -374,7 +377,7 @@ def _transfers(view: View, width: int) -> list[Line]:
         BLANK,
         heading(f"→ {plural(len(moving), 'KV transfer')} in progress"),
         titles(columns),
-        *table_rows(columns, moving, lambda one: request_ref(one.request_id)),
+        *table_rows(columns, moving, lambda transfer: request_ref(transfer.request_id)),
     ]
 
 

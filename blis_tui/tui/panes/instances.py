@@ -161,16 +161,16 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
 
 
 def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[InstanceSnapshot], ...]:
-    def seats(one: InstanceSnapshot) -> str:
-        most = one.profile.max_running
+    def seats(instance: InstanceSnapshot) -> str:
+        most = instance.profile.max_running
         return "any" if most is None else count_text(most)
 
-    def full(one: InstanceSnapshot, _width: int) -> Part:
-        used, total = one.kv.used_blocks, one.kv.total_blocks
+    def full(instance: InstanceSnapshot, _width: int) -> Part:
+        used, total = instance.kv.used_blocks, instance.kv.total_blocks
         warn = used * 100 >= total * NEARLY_FULL
         return (f"{bar_text(used, total, _KV_BAR)} {percent_text(used, total):>5}", "$warning" if warn else "$primary")
 
-    widest = 6 + max(len(seats(one)) for one in instances)
+    widest = 6 + max(len(seats(instance)) for instance in instances)
     return (
         Column("instance", 8, lambda one, _: f"{one.index}"),
         Column("running", widest, lambda one, _: f"{one.running_count:,} of {seats(one)}", right=True),
@@ -181,12 +181,12 @@ def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[Ins
     )
 
 
-def _waiting(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
-    return (count_text(one.waiting_count), "$warning" if one.waiting_count else "")
+def _waiting(instance: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
+    return (count_text(instance.waiting_count), "$warning" if instance.waiting_count else "")
 
 
-def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
-    return (count_text(one.preemptions), AGAIN.style if one.preemptions else "")
+def _preemptions(instance: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
+    return (count_text(instance.preemptions), AGAIN.style if instance.preemptions else "")
 
 
 # ---- requests ----
@@ -250,7 +250,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     return [
         heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "queue head first", width),
         titles(columns),
-        *table_rows(columns, shown, lambda one: request_ref(one.request.request_id)),
+        *table_rows(columns, shown, lambda row: request_ref(row.request.request_id)),
         *_more(instance.waiting_count - len(shown)),
     ]
 
@@ -298,7 +298,7 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
             width,
         ),
         titles(columns),
-        *table_rows(columns, running, lambda one: request_ref(one.request.request_id)),
+        *table_rows(columns, running, lambda row: request_ref(row.request.request_id)),
         *_more(instance.running_count - len(running)),
     ]
 
@@ -336,18 +336,18 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
     return columns
 
 
-def _phase(one: _Row, _width: int) -> Part:
-    look = PHASE_STYLES[one.request.phase]
+def _phase(row: _Row, _width: int) -> Part:
+    look = PHASE_STYLES[row.request.phase]
     return (look.label, look.style)
 
 
-def _progress(one: _Row, width: int) -> Part:
+def _progress(row: _Row, width: int) -> Part:
     """Return computed tokens for a prefill; generated and declared tokens for an answer."""
-    done, goal, unit = progress(one.request)
+    done, goal, unit = progress(row.request)
     text = f"{count_text(done)}/{count_text(goal)}" if goal else f"{count_text(done)}"
     longer = f"{text} {unit}"
     bar = min(width - 1 - max(len(longer), 16), 16)
-    style = PHASE_STYLES[one.request.phase].style
+    style = PHASE_STYLES[row.request.phase].style
     if not goal or bar < _LEAST_BAR:
         fitting = (shown for shown in (longer, text, percent_text(done, goal)) if len(shown) <= width)
         return (next(fitting, ""), style)
@@ -361,10 +361,10 @@ def progress(request: RequestSnapshot) -> tuple[int, int, str]:
     return request.generated_tokens, request.max_output_tokens, "out"
 
 
-def _tokens(one: _Row, _width: int) -> Part:
-    if not one.tokens:
+def _tokens(row: _Row, _width: int) -> Part:
+    if not row.tokens:
         return ("0", "$text-muted")
-    return (f"+{count_text(one.tokens)}", PHASE_STYLES[one.request.phase].style)
+    return (f"+{count_text(row.tokens)}", PHASE_STYLES[row.request.phase].style)
 
 
 def _more(count: int) -> list[Line]:
@@ -517,9 +517,9 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
     return None if view.selection.request is None else request_ref(view.selection.request)
 
 
-def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+def _picks(view: View, subject: Subject, *, go: bool) -> Picked | None:
     """Select a request; show an instance only by enter, because then the others are not listed any more."""
-    return None if one.kind == "instance" and not go else pick(view, one, go=go)
+    return None if subject.kind == "instance" and not go else pick(view, subject, go=go)
 
 
 PANE: Final = Pane(

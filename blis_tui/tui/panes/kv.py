@@ -325,8 +325,13 @@ def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
 
 def _held_by(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
     """Return holders with numbers of blocks, the largest first, for the remaining rows."""
-    held = sorted((one for each in shown for one in holdings(each) if one.request), key=lambda one: -one.blocks)
-    items = (Content.assemble(one.request, (f" {plural(one.blocks, 'block')}", "$text-muted")) for one in held)
+    held = sorted(
+        (holding for each in shown for holding in holdings(each) if holding.request),
+        key=lambda holding: -holding.blocks,
+    )
+    items = (
+        Content.assemble(holding.request, (f" {plural(holding.blocks, 'block')}", "$text-muted")) for holding in held
+    )
     return [BLANK, *map(line, flow(items, width, "    "))] if held else []
 
 

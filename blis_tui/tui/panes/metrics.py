@@ -201,12 +201,12 @@ def percentile_lines(latencies: Latencies | None, width: int) -> list[Content]:
     return [_percentiles(name, found.get(name), width) for name in ("TTFT", "ITL")]
 
 
-def _percentiles(name: str, found: Distribution | None, width: int) -> Content:
+def _percentiles(name: str, distribution: Distribution | None, width: int) -> Content:
     """Return a line of percentiles, and if there is room what they are of."""
-    if found is None or found.p50 is None or found.p90 is None or found.p99 is None:
+    if distribution is None or distribution.p50 is None or distribution.p90 is None or distribution.p99 is None:
         return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
     parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]
-    values = [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)]
+    values = [("p50", distribution.p50), ("p90", distribution.p90), ("p99", distribution.p99)]
     if width < _ALL_PERCENTILES_FROM:
         del values[1]
     if width < _TWO_PERCENTILES_FROM:

@@ -66,7 +66,7 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
     if not view.moments:
         return None
     event = view.moment.event if left is None else int(left.value)
-    return event_ref(next((one.event for one in view.moments if one.event >= event), view.moments[-1].event))
+    return event_ref(next((moment.event for moment in view.moments if moment.event >= event), view.moments[-1].event))
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:

@@ -70,7 +70,7 @@ def _latest_call(view: View, session: str) -> Subject | None:
     """Return the latest call of a session; if it begins later, its first one."""
     place = view.tape.sessions.place(session)
     calls = () if place is None else view.tape.sessions.calls(place)
-    sent = [one for one in calls if one.event <= view.moment.event] or calls[:1]
+    sent = [call for call in calls if call.event <= view.moment.event] or calls[:1]
     return request_ref(view.tape.name(sent[-1].request)) if sent else None
 
 

@@ -90,12 +90,12 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Cal
 
     ``parse_style`` raises an exception if a text is no style.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     try:
         for one in pane.present(Shown(view), width):
             _require_line(one, parse_style)
-            found.append(line((one.text, one.style), subject=_subject(one)))
-            if len(found) == _MOST_LINES:
+            lines.append(line((one.text, one.style), subject=_subject(one)))
+            if len(lines) == _MOST_LINES:
                 break
     except KeyboardInterrupt:
         raise
@@ -103,7 +103,7 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Cal
         text = in_words(error)
         place = place_in_plugin(error, (pane.module,))
         return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
-    return found
+    return lines
 
 
 def _require_line(one: object, parse_style: Callable[[str], object]) -> None:

@@ -231,7 +231,7 @@ def _latencies(life: RequestLife | None, parts: Sequence[LifeInterval], width: i
 
 def _which_counts(life: RequestLife) -> str:
     """Return which of several first tokens counts; empty if there was only one."""
-    lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
+    lost = [entry.event for entry in life.entries if entry.what == "first-token"][:-1]
     if not lost or (life.keeps_output and not life.restarts):
         return ""
     taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"
@@ -239,7 +239,7 @@ def _which_counts(life: RequestLife) -> str:
 
 
 def _until(parts: Sequence[LifeInterval], end_us: int) -> list[LifeInterval]:
-    return [replace(one, end_us=min(one.end_us, end_us)) for one in parts if one.start_us < end_us]
+    return [replace(part, end_us=min(part.end_us, end_us)) for part in parts if part.start_us < end_us]
 
 
 def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:

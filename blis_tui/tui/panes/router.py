@@ -38,7 +38,7 @@ def routed_event(view: View) -> int:
         return here
     if view.selection.request is not None:
         life = tape.life(view.selection.request, now)
-        found = next((one.event for one in reversed(life) if one.what == "routed"), 0)
+        found = next((event.event for event in reversed(life) if event.what == "routed"), 0)
         if found:
             return found
     return tape.latest_of("routed", now)
@@ -50,27 +50,27 @@ def decision_of(view: View) -> RoutingDecision | None:
     if not event or view.playing:
         return None
     records = view.moment.records if event == view.moment.event else view.records_of(event)
-    return next((one for one in records if isinstance(one, RoutingDecision)), None)
+    return next((record for record in records if isinstance(record, RoutingDecision)), None)
 
 
 def router_lines(view: View, width: int) -> list[Line]:
     """Return the lines of the decision."""
-    one = decision_of(view)
-    if one is None:
+    decision = decision_of(view)
+    if decision is None:
         event = routed_event(view)
         hint = "No request has been routed yet."
         if event:
             hint = "Decisions are not shown while the run plays: pause to see the latest one."
         return remark(hint, width)
-    lines = [line(row) for row in flow(_head(one), width)]
-    lines += [line(row) for row in flow(_regret(one), width)]
-    lines += [line(row) for row in flow(_formula(one), width)]
-    columns = fit(list(_columns(one, roomy=width >= _ROOMY)), width)
-    lines += [titles(columns), *table_rows(columns, one.top, lambda each: instance_ref(each.instance))]
-    hidden = one.candidates - len(one.top)
+    lines = [line(row) for row in flow(_head(decision), width)]
+    lines += [line(row) for row in flow(_regret(decision), width)]
+    lines += [line(row) for row in flow(_formula(decision), width)]
+    columns = fit(list(_columns(decision, roomy=width >= _ROOMY)), width)
+    lines += [titles(columns), *table_rows(columns, decision.top, lambda each: instance_ref(each.instance))]
+    hidden = decision.candidates - len(decision.top)
     if hidden:
         lines += remark(f"… and {plural(hidden, 'candidate')} with lower scores", width)
-    if rule := view.moment.state.routing_rules.get(one.policy):
+    if rule := view.moment.state.routing_rules.get(decision.policy):
         lines += [BLANK, *remark(rule, width)]
     return lines
 
@@ -80,48 +80,48 @@ def share_text(ppm: int) -> str:
     return f"{ppm / PPM:.3f}"
 
 
-def _head(one: RoutingDecision) -> list[Content]:
+def _head(decision: RoutingDecision) -> list[Content]:
     return [
-        Content.assemble((one.request_id, "bold"), " → ", (f"instance {one.instance}", "bold")),
-        fact("by", one.policy),
-        fact("of", plural(one.candidates, "candidate")),
-        fact("event", count_text(one.event)),
-        fact("at", time_text(one.time_us)),
+        Content.assemble((decision.request_id, "bold"), " → ", (f"instance {decision.instance}", "bold")),
+        fact("by", decision.policy),
+        fact("of", plural(decision.candidates, "candidate")),
+        fact("event", count_text(decision.event)),
+        fact("at", time_text(decision.time_us)),
     ]
 
 
-def _regret(one: RoutingDecision) -> list[Content]:
-    chosen = next(each for each in one.top if each.instance == one.instance)
-    best = max(one.top, key=lambda each: each.true_score_ppm)
-    if one.regret_ppm is None or one.true_regret_ppm is None:
-        return [fact("regret", f"none: {one.policy} has no scores", "$text-muted")]
-    told = abs(best.true_score_ppm - chosen.true_score_ppm - one.true_regret_ppm) <= _ROUNDING
+def _regret(decision: RoutingDecision) -> list[Content]:
+    chosen = next(each for each in decision.top if each.instance == decision.instance)
+    best = max(decision.top, key=lambda each: each.true_score_ppm)
+    if decision.regret_ppm is None or decision.true_regret_ppm is None:
+        return [fact("regret", f"none: {decision.policy} has no scores", "$text-muted")]
+    told = abs(best.true_score_ppm - chosen.true_score_ppm - decision.true_regret_ppm) <= _ROUNDING
     facts = [
-        fact("regret", f"{share_text(one.regret_ppm)} by what it saw", "$warning" if one.regret_ppm else ""),
+        fact("regret", f"{share_text(decision.regret_ppm)} by what it saw", "$warning" if decision.regret_ppm else ""),
         Content.styled(
-            f"{share_text(one.true_regret_ppm)} by the true state", "$warning" if one.true_regret_ppm else ""
+            f"{share_text(decision.true_regret_ppm)} by the true state", "$warning" if decision.true_regret_ppm else ""
         ),
     ]
-    if one.true_regret_ppm and told:  # otherwise the best instance is not among those shown
+    if decision.true_regret_ppm and told:  # otherwise the best instance is not among those shown
         facts.append(Content.styled(f"instance {best.instance} had {share_text(best.true_score_ppm)}", "$text-muted"))
     return facts
 
 
-def _formula(one: RoutingDecision) -> list[Content]:
+def _formula(decision: RoutingDecision) -> list[Content]:
     """Return the composition of the score, each part with its column's letter."""
-    if len(one.scorers) == 1:
-        return [fact("score", one.scorers[0])]
-    named = zip(_LETTERS, one.shares_ppm, one.scorers, strict=False)
+    if len(decision.scorers) == 1:
+        return [fact("score", decision.scorers[0])]
+    named = zip(_LETTERS, decision.shares_ppm, decision.scorers, strict=False)
     parts = [Content.assemble((letter, "bold"), f" {percent_text(share, PPM)} {name}") for letter, share, name in named]
     return [Content.styled("score =", "$text-muted"), *parts]
 
 
-def _columns(one: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]]:
+def _columns(decision: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]]:
     """Yield columns with what the router saw, and its scores."""
 
     def score(each: Candidate, _width: int) -> Part:
         text = f"{bar_text(each.score_ppm, PPM, _BAR)} {share_text(each.score_ppm)}"
-        return (text, "$success bold" if each.instance == one.instance else "$primary")
+        return (text, "$success bold" if each.instance == decision.instance else "$primary")
 
     def part(at: int) -> Column[Candidate]:
         def cell(each: Candidate, _width: int) -> Part:
@@ -131,10 +131,10 @@ def _columns(one: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]
 
         return Column(_LETTERS[at], _SMALL_BAR + 5 * roomy, cell, rank=2)
 
-    yield Column("instance", 8, lambda each, _: f"{'✓' if each.instance == one.instance else ' '} {each.instance}")
+    yield Column("instance", 8, lambda each, _: f"{'✓' if each.instance == decision.instance else ' '} {each.instance}")
     yield Column("score", _BAR + 6, score)
-    if len(one.scorers) > 1:
-        for at in range(min(len(one.scorers), len(_LETTERS))):
+    if len(decision.scorers) > 1:
+        for at in range(min(len(decision.scorers), len(_LETTERS))):
             yield part(at)
     yield Column("waiting", 7, lambda each, _: count_text(each.waiting), right=True, rank=1)
     yield Column("running", 7, lambda each, _: count_text(each.running), right=True, rank=1)

@@ -85,8 +85,8 @@ def session_lines(view: View, width: int) -> list[Line]:
         fact("calls in flight", count_text(view.tape.sessions.in_flight(view.moment.event))),
     ]
     names = max(len(view.tape.sessions.name(one)) for one in order)
-    several = any(one.session is not None and one.session.calls for one in view.experiment.workload.clients)
-    columns = fit([one for one in _columns(names) if several or one.title != "calls"], width)
+    several = any(client.session is not None and client.session.calls for client in view.experiment.workload.clients)
+    columns = fit([column for column in _columns(names) if several or column.title != "calls"], width)
     rows = [Line(partial(_row, view, columns, one), Subject("session", view.tape.sessions.name(one))) for one in order]
     return [*map(line, flow(facts, width)), titles(columns), *rows]
 
@@ -145,8 +145,8 @@ def course_lines(view: View, name: str, width: int) -> list[Line]:
     )
     columns = fit(list(_call_columns(course)), width)
     rows = [
-        Line(partial(cells, columns, one), Subject("call", one.name), "enter: go to when it was sent")
-        for one in (*course.calls, *course.later)
+        Line(partial(cells, columns, call), Subject("call", call.name), "enter: go to when it was sent")
+        for call in (*course.calls, *course.later)
     ]
     return [*map(line, flow(_facts(view, course), width)), BLANK, titles(columns), *rows]
 
@@ -172,44 +172,46 @@ def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
 
 def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
     size = len(course.plan.calls)
-    names = max(len(one.name) for one in (*course.calls, *course.later))
-    labels = max(len(one.name) for one in course.plan.calls)
-    later = {one.sent.request for one in course.later}
+    names = max(len(call.name) for call in (*course.calls, *course.later))
+    labels = max(len(call.name) for call in course.plan.calls)
+    later = {call.sent.request for call in course.later}
 
-    def part(text: str, style: str, one: CallCourse) -> Part:
-        return text, _LATER if one.sent.request in later else style
+    def part(text: str, style: str, call: CallCourse) -> Part:
+        return text, _LATER if call.sent.request in later else style
 
-    def turn(one: CallCourse, _: int) -> Part:
-        return part(f"{one.call // size + 1} {course.plan.calls[one.call % size].name}".rstrip(), "", one)
+    def turn(call: CallCourse, _: int) -> Part:
+        return part(f"{call.call // size + 1} {course.plan.calls[call.call % size].name}".rstrip(), "", call)
 
-    def after(one: CallCourse, _: int) -> Part:
-        if one.sent.last < 0:
-            return part("begins", "$text-muted", one)
-        what = "think" if one.call % size in course.plan.starts else "tool"
-        return part(f"{span_text(one.sent.waited_us)} {what}", STATE_STYLES[THINKING].style, one)
+    def after(call: CallCourse, _: int) -> Part:
+        if call.sent.last < 0:
+            return part("begins", "$text-muted", call)
+        what = "think" if call.call % size in course.plan.starts else "tool"
+        return part(f"{span_text(call.sent.waited_us)} {what}", STATE_STYLES[THINKING].style, call)
 
-    def prompt(one: CallCourse, _: int) -> Part:
-        return part(count_text(one.input_tokens), "", one)
+    def prompt(call: CallCourse, _: int) -> Part:
+        return part(count_text(call.input_tokens), "", call)
 
-    def history(one: CallCourse, _: int) -> Part:
-        return part(count_text(one.sent.said_tokens) if one.sent.said_tokens else "-", "", one)
+    def history(call: CallCourse, _: int) -> Part:
+        return part(count_text(call.sent.said_tokens) if call.sent.said_tokens else "-", "", call)
 
-    def cached(one: CallCourse, _: int) -> Part:
-        known = one.cached_tokens >= 0
+    def cached(call: CallCourse, _: int) -> Part:
+        known = call.cached_tokens >= 0
         return part(
-            cached_text(one.sent.said_tokens, min(one.cached_tokens, one.sent.said_tokens)) if known else "", "", one
+            cached_text(call.sent.said_tokens, min(call.cached_tokens, call.sent.said_tokens)) if known else "",
+            "",
+            call,
         )
 
-    def ttft(one: CallCourse, _: int) -> Part:
-        return part("" if one.first_token_us < 0 else span_text(one.first_token_us - one.time_us), "", one)
+    def ttft(call: CallCourse, _: int) -> Part:
+        return part("" if call.first_token_us < 0 else span_text(call.first_token_us - call.time_us), "", call)
 
-    def answer(one: CallCourse, _: int) -> Part:
-        if one.end is None:
-            return part("in flight", STATE_STYLES[RUNNING].style, one)
-        shown = described(one.end.what)
-        if not one.answered:
-            return part(f"{shown.sign} {shown.label}", f"${shown.colour}", one)
-        return part(f"{count_text(one.output_tokens)} in {span_text(one.end_us - one.time_us)}", "", one)
+    def answer(call: CallCourse, _: int) -> Part:
+        if call.end is None:
+            return part("in flight", STATE_STYLES[RUNNING].style, call)
+        shown = described(call.end.what)
+        if not call.answered:
+            return part(f"{shown.sign} {shown.label}", f"${shown.colour}", call)
+        return part(f"{count_text(call.output_tokens)} in {span_text(call.end_us - call.time_us)}", "", call)
 
     yield Column("turn", min(max(4, 3 + labels), 14), turn)
     yield Column("request", max(names, 7), lambda one, _: part(one.name, "", one))
@@ -223,7 +225,7 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
     yield Column("course", 16, partial(_bar, course), rank=6, grows=True, most=80)
 
 
-def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
+def _bar(course: SessionCourse, call: CallCourse, width: int) -> Part:
     """Return a bar of when the call waited, was computed and generated, over the session's known duration."""
     known = (*course.calls, *course.later)
     last_us = max(course.now_us if not course.ended else 0, *(max(each.end_us, each.time_us) for each in known))
@@ -232,13 +234,13 @@ def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
     def cell(time_us: int) -> int:
         return min((time_us - course.began_us) * width // whole_us, width - 1)
 
-    end_us = one.end_us if one.end is not None else course.now_us
-    first = cell(one.time_us)
-    decodes = cell(one.first_token_us) if one.first_token_us >= 0 else cell(end_us) + 1
+    end_us = call.end_us if call.end is not None else course.now_us
+    first = cell(call.time_us)
+    decodes = cell(call.first_token_us) if call.first_token_us >= 0 else cell(end_us) + 1
     row = [" "] * width
-    for at in range(cell(one.time_us - one.sent.waited_us), cell(end_us) + 1):
+    for at in range(cell(call.time_us - call.sent.waited_us), cell(end_us) + 1):
         row[at] = _WAITS if at < first else (_TO_FIRST_TOKEN if at < decodes else _GENERATES)
-    return "".join(row), _LATER if one in course.later else "$primary"
+    return "".join(row), _LATER if call in course.later else "$primary"
 
 
 # ---- the pane ----
@@ -277,7 +279,7 @@ def _points(view: View, cursor: Subject | None) -> Subject | None:
 PANE: Final = Pane(
     lines=lambda view, room: _lines(view, room.width),
     hint=_hint,
-    lacks=lambda experiment: "" if any(one.session is not None for one in experiment.workload.clients) else ".",
+    lacks=lambda experiment: "" if any(client.session is not None for client in experiment.workload.clients) else ".",
     cursor=_cursor,
     points=_points,
 )

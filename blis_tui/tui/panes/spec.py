@@ -30,10 +30,10 @@ def spec_lines(document: tuple[str, ...], width: int) -> list[Line]:
 
     They are the same at every position of a run.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     for text, path in zip(document, spec_paths(document), strict=True):
-        found += _lines(text, Subject("figure", path), width)
-    return found or remark("There is no document to show.", width)
+        lines += _lines(text, Subject("figure", path), width)
+    return lines or remark("There is no document to show.", width)
 
 
 def _lines(text: str, about: Subject, width: int) -> list[Line]:
@@ -61,14 +61,14 @@ def _lines(text: str, about: Subject, width: int) -> list[Line]:
 
 def coloured(text: str) -> Content:
     """Return a line of YAML in colours."""
-    found = _LINE.match(text)
-    if found is None:
+    match = _LINE.match(text)
+    if match is None:
         return Content(text)
-    remark = found["remark"] or ""
+    remark = match["remark"] or ""
     parts: list[Part] = [
-        (found["indent"], "$text-muted"),
-        (found["key"] or "", "$primary"),
-        found["value"] or "",
+        (match["indent"], "$text-muted"),
+        (match["key"] or "", "$primary"),
+        match["value"] or "",
         (remark, _style(remark.strip().removeprefix("# "))),
     ]
     return Content.assemble(*parts)
@@ -80,8 +80,8 @@ def _style(remark: str) -> str:
 
 def spec_value(text: str) -> str:
     """Return the value on a line, without its key and remark."""
-    found = _LINE.match(text)
-    return "" if found is None else (found["value"] or "").strip()
+    match = _LINE.match(text)
+    return "" if match is None else (match["value"] or "").strip()
 
 
 def spec_paths(document: tuple[str, ...]) -> list[str]:
@@ -89,16 +89,16 @@ def spec_paths(document: tuple[str, ...]) -> list[str]:
     stack: list[tuple[int, str | int]] = []  # columns, with the key or the list position that began there
     paths: list[str] = []
     for text in document:
-        found = None if text.startswith("#") else _LINE.match(text)
-        if found is not None:
-            for column in (dash.start() for dash in re.finditer("-", found["indent"])):
+        match = None if text.startswith("#") else _LINE.match(text)
+        if match is not None:
+            for column in (dash.start() for dash in re.finditer("-", match["indent"])):
                 place = _open_list(stack, column)
                 stack.append((column, place))
-            if found["key"]:
-                column = len(found["indent"])
+            if match["key"]:
+                column = len(match["indent"])
                 while stack and stack[-1][0] >= column:
                     stack.pop()
-                stack.append((column, found["key"].rstrip(":").strip()))
+                stack.append((column, match["key"].rstrip(":").strip()))
         paths.append(".".join(str(step) for _, step in stack))
     return paths
 

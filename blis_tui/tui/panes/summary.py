@@ -80,13 +80,13 @@ def _about(path: str, chosen: str | None, mark: tuple[str, str], rows: Sequence[
 
 def _worst(summary: Summary, width: int, chosen: str | None) -> list[Line]:
     """Return the worst request, by which latency, and how long that was for the median request."""
-    one = summary.worst
-    if one is None:
+    worst = summary.worst
+    if worst is None:
         return remark("No request got a token.", width)
-    median = getattr(summary.report.latency, one.latency.field).p50
+    median = getattr(summary.report.latency, worst.latency.field).p50
     parts = [
-        Content.assemble("worst  ", (one.request, "bold")),
-        Content.assemble((f"{one.latency.label} ", "$text-muted"), (span_text(int(one.us + 0.5)), "bold")),
+        Content.assemble("worst  ", (worst.request, "bold")),
+        Content.assemble((f"{worst.latency.label} ", "$text-muted"), (span_text(int(worst.us + 0.5)), "bold")),
         Content.assemble((f"median {span_text(int(median * 1000 + 0.5))}", "$text-muted")),
     ]
     while len(parts) > 1 and Content("  ").join(parts).cell_length > width - 2:
@@ -104,7 +104,7 @@ def _warnings(summary: Summary, width: int, chosen: str | None) -> list[Line]:
     told = words(first.message, width - 2)
     lines = _about(f"{WARNINGS}.0", chosen, (key, "$warning bold"), told)
     if others:
-        figures = [Figure(f"{WARNINGS}.{at}", one.id) for at, one in enumerate(others, 1)]
+        figures = [Figure(f"{WARNINGS}.{at}", finding.id) for at, finding in enumerate(others, 1)]
         lines += _figures("also", figures, width, chosen, between=", ")
     return lines
 
@@ -129,8 +129,12 @@ def _latencies(report: Report, width: int, chosen: str | None) -> list[Line]:
         if len(groups) > 1:
             names = sorted(groups, key=lambda name: -groups[name].completed)[:_GROUPS]
             for name in names:
-                for latency, one in (("TTFT", groups[name].ttft_ms), ("E2E", groups[name].e2e_ms)):
-                    rows[f"{kind}.{name}.{latency.lower()}_ms"] = (f"{latency} {name}", f"{latency} {name}", one)
+                for latency, distribution in (("TTFT", groups[name].ttft_ms), ("E2E", groups[name].e2e_ms)):
+                    rows[f"{kind}.{name}.{latency.lower()}_ms"] = (
+                        f"{latency} {name}",
+                        f"{latency} {name}",
+                        distribution,
+                    )
     return _table(rows, width, chosen)
 
 
@@ -138,7 +142,7 @@ def _table(rows: Mapping[str, tuple[str, str, Distribution]], width: int, chosen
     decimals, statistics = 2, _STATISTICS
     least = max(len(short) for _, short, _ in rows.values())
     while True:
-        texts = {path: one.texts(statistics, f",.{decimals}f") for path, (_, _, one) in rows.items()}
+        texts = {path: distribution.texts(statistics, f",.{decimals}f") for path, (_, _, distribution) in rows.items()}
         column = 1 + max(len(cell) for row in (statistics, *texts.values()) for cell in row)
         if least + column * len(statistics) <= width or (not decimals and len(statistics) == 1):
             break
@@ -147,10 +151,10 @@ def _table(rows: Mapping[str, tuple[str, str, Distribution]], width: int, chosen
     labels = {path: long if len(long) <= room else short for path, (long, short, _) in rows.items()}
     head = min(max(map(len, labels.values())), room)
     column = max(min((width - head) // len(statistics), _COLUMN), column)
-    lines = [line((f"{'ms':<{head}}" + "".join(f"{one:>{column}}" for one in statistics), "$text-muted"))]
+    lines = [line((f"{'ms':<{head}}" + "".join(f"{statistic:>{column}}" for statistic in statistics), "$text-muted"))]
     for path, row in texts.items():
         figures = [Figure(f"{path}.{name}", text) for name, text in zip(statistics, row, strict=True)]
-        cells = [Cell(head), *(_cell(one, column) for one in figures)]
+        cells = [Cell(head), *(_cell(figure, column) for figure in figures)]
         draw = partial(_row, cut(labels[path], head).ljust(head), figures, column, chosen)
         lines.append(Line(draw, cells=partial(iter, cells)))
     return lines
@@ -158,20 +162,20 @@ def _table(rows: Mapping[str, tuple[str, str, Distribution]], width: int, chosen
 
 def _row(label: str, figures: Sequence[Figure], column: int, chosen: str | None) -> Content:
     parts = [Content.styled(label, "$text-muted")]
-    for one in figures:
-        parts += [Content(" " * (column - len(one.text))), _drawn(one, chosen)]
+    for figure in figures:
+        parts += [Content(" " * (column - len(figure.text))), _drawn(figure, chosen)]
     return Content("").join(parts)
 
 
-def _drawn(one: Figure, chosen: str | None) -> Content:
-    return Content.styled(one.text, _CHOSEN if one.path == chosen else "")
+def _drawn(figure: Figure, chosen: str | None) -> Content:
+    return Content.styled(figure.text, _CHOSEN if figure.path == chosen else "")
 
 
-def _cell(one: Figure, width: int) -> Cell:
+def _cell(figure: Figure, width: int) -> Cell:
     """Return the part of a line that a figure takes; without a value it leads nowhere."""
-    if one.text == "-":
+    if figure.text == "-":
         return Cell(width)
-    return Cell(width, Subject("metric", one.path), _GO, Picked(metric=one.path, go=True))
+    return Cell(width, Subject("metric", figure.path), _GO, Picked(metric=figure.path, go=True))
 
 
 # ---- counts and rates ----
@@ -231,7 +235,7 @@ def _counts(report: Report) -> Iterator[tuple[str, list[Figure]]]:
 
 def _peak(report: Report) -> Figure:
     """Return the peak of the fullest instance."""
-    used = [(one.kv.peak_used / max(one.kv.blocks, 1), at) for at, one in enumerate(report.instances)]
+    used = [(instance.kv.peak_used / max(instance.kv.blocks, 1), at) for at, instance in enumerate(report.instances)]
     share, at = max(used, key=lambda one: (one[0], -one[1]))
     where = f" at instance {report.instances[at].instance}" if len(used) > 1 else ""
     return Figure(f"instances.{at}.kv.peak_used", f"{share_text(share)} full{where} at peak")
@@ -241,23 +245,23 @@ def _figures(label: str, figures: Sequence[Figure], width: int, chosen: str | No
     """Return figures side by side after what they are about, in as many lines as needed."""
     rows: list[list[Figure]] = [[]]
     used = _LABEL
-    for one in figures:
-        size = len(one.text) + len(between)
+    for figure in figures:
+        size = len(figure.text) + len(between)
         if rows[-1] and used + size > width:
             rows.append([])
             used = _LABEL
-        rows[-1].append(one)
+        rows[-1].append(figure)
         used += size
     lines = []
     for at, row in enumerate(rows):
         head = Content.styled((label if at == 0 else "").ljust(_LABEL), "$text-muted")
         parts, cells = [head], [Cell(_LABEL)]
-        for place, one in enumerate(row):
+        for place, figure in enumerate(row):
             if place:
                 parts.append(Content.styled(between, "$text-muted"))
                 cells.append(Cell(len(between)))
-            parts.append(_drawn(one, chosen))
-            cells.append(_cell(one, len(one.text)))
+            parts.append(_drawn(figure, chosen))
+            cells.append(_cell(figure, len(figure.text)))
         lines.append(Line(partial(Content("").join, parts), cells=partial(iter, cells)))
     return lines
 

@@ -60,8 +60,8 @@ def groupings(view: View) -> tuple[str, ...]:
 
 def _names(view: View, by: str) -> tuple[str, ...]:
     """Return names in the experiment's order; for a trace, in the order of their first requests."""
-    clients = [one for one in view.experiment.workload.clients if one.share > 0]
-    told = [one.id if by == "client" else one.tenant for one in clients]
+    clients = [client for client in view.experiment.workload.clients if client.share > 0]
+    told = [client.id if by == "client" else client.tenant for client in clients]
     return tuple(dict.fromkeys(name for name in (*told, *view.tape.arrivals.names(by)) if name))
 
 
@@ -117,11 +117,11 @@ def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]
     lines = [
         Content.assemble((" arrivals".ljust(LABEL), "bold"), (about, "$text-muted")).truncate(width, ellipsis=True)
     ]
-    for row, one in zip(rows, values, strict=True):
+    for row, value in zip(rows, values, strict=True):
         count = count_text(arrivals_until(view, by, row, view.moment.event))
         label = f" {shorten(row.label, max(LABEL - 3 - len(count), 3)):<{_NAME}}"
         label += f"{count:>{LABEL - 1 - len(label)}} "
-        lines.append(Content(label) + cells_text(strip(one, top), styles))
+        lines.append(Content(label) + cells_text(strip(value, top), styles))
     return lines
 
 

@@ -49,7 +49,7 @@ def values_lines(printout: Printout | None, width: int, *, playing: bool) -> lis
     columns = fit(_columns(printout), width)
     lines = [
         heading(str(printout.wish), count, width),
-        titles([_marked(one, printout) for one in columns]),
+        titles([_marked(column, printout) for column in columns]),
         *table_rows(columns, shown[:_MOST], lambda row: event_ref(row.event)),
     ]
     if len(shown) > _MOST:

@@ -96,15 +96,15 @@ def _points(view: View, cursor: Subject | None) -> Subject | None:
     findings = () if view.checked is None else view.checked.findings
     if cursor is None or int(cursor.value) >= len(findings):
         return None
-    found = findings[int(cursor.value)]
-    if found.request is not None:
-        return request_ref(found.request)
-    return None if found.instance is None else instance_ref(found.instance)
+    finding = findings[int(cursor.value)]
+    if finding.request is not None:
+        return request_ref(finding.request)
+    return None if finding.instance is None else instance_ref(finding.instance)
 
 
-def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+def _picks(view: View, subject: Subject, *, go: bool) -> Picked | None:
     """Select what a warning is about, or go to a request."""
-    about = _points(view, one)
+    about = _points(view, subject)
     return None if about is None else pick(view, about, go=go and about.kind == "request")
 
 

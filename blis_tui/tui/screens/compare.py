@@ -223,7 +223,7 @@ class CompareScreen(SideBySideScreen):
     def view(self) -> CompareView:
         """Return the state to display."""
         left, right = (side.quick_moment() for side in self.lockstep.sides)
-        one, other = (
+        request_statuses, other = (
             RequestStatuses(self.lockstep.left.tape, left.state),
             RequestStatuses(self.lockstep.right.tape, right.state),
         )
@@ -236,8 +236,8 @@ class CompareScreen(SideBySideScreen):
             divergence=self._divergence,
             figures=figure_pairs(left.state, right.state),
             metrics=metrics,
-            under_way=bool(one.live or other.live),
-            requests=tuple(islice(differing_requests(one, other), _REQUESTS)),
+            under_way=bool(request_statuses.live or other.live),
+            requests=tuple(islice(differing_requests(request_statuses, other), _REQUESTS)),
             changes=changes,
         )
 

@@ -125,15 +125,15 @@ def differences_text(view: CompareView, width: int) -> Content:
     lines = _divergence(view, width)
     if not view.documents:
         lines.append(Content.styled("The two experiments are identical.", _MUTED))
-    room = min(max((len(one.path) for one in view.documents), default=0), width // 2)
-    lines += [_difference(one, room, width) for one in view.documents]
+    room = min(max((len(document.path) for document in view.documents), default=0), width // 2)
+    lines += [_difference(document, room, width) for document in view.documents]
     return Content("\n").join(lines)
 
 
-def _difference(one: Difference, path_width: int, width: int) -> Content:
-    value = value_change(one, max(width - path_width - 4, 8), "→")
-    mark = MARKS.get(one.kind, DIFFERS)
-    return Content.assemble((f"{mark} ", _LIT), f"{clip(one.path, path_width):<{path_width}}  ", (value, "bold"))
+def _difference(difference: Difference, path_width: int, width: int) -> Content:
+    value = value_change(difference, max(width - path_width - 4, 8), "→")
+    mark = MARKS.get(difference.kind, DIFFERS)
+    return Content.assemble((f"{mark} ", _LIT), f"{clip(difference.path, path_width):<{path_width}}  ", (value, "bold"))
 
 
 def _divergence(view: CompareView, width: int) -> list[Content]:
@@ -397,7 +397,7 @@ def _summary(changes: RequestChanges, width: int) -> Content:
 
 
 def _request(pair: RequestPair, name: int, cell: int) -> Content:
-    left, right = (f"{cut(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
+    left, right = (f"{cut(standing_text(request_status), cell):<{cell}}" for request_status in (pair.left, pair.right))
     return Content.assemble(
         f"{shorten(_names(pair), name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
     )

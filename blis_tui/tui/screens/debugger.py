@@ -613,7 +613,7 @@ class DebuggerScreen(Asking):
         if self.session.debugger.routes:
             return ""
         by = LoadedBy(self._called) if self._called else self.loaded_by
-        return by.command(place, (one.asked for one in self.session.experiment.plugins.origins))
+        return by.command(place, (origin.asked for origin in self.session.experiment.plugins.origins))
 
     async def at_rest(self) -> None:
         """Wait until a move is over and what it leads to is drawn."""
@@ -796,7 +796,7 @@ class DebuggerScreen(Asking):
         if instance is not None and int(instance[1]) < self._instances():
             go = partial(self.picked, Picked(instance=int(instance[1]), go=True))
             return PaletteEntry("Instance", instance[1], go, "Show its queue and its batch.")
-        kept = next((one for one in self.session.moments if one.name == text), None)
+        kept = next((moment for moment in self.session.moments if moment.name == text), None)
         if kept is not None:
             return PaletteEntry("Moment", text, partial(self.go_to_text, str(kept.event)), "Go to its event.")
         try:

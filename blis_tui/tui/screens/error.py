@@ -81,7 +81,10 @@ class ErrorScreen(Screen[None]):
 
     def action_error_edit(self) -> None:
         """Edit the file at its first problem, then try again."""
-        place = next((one for one in self._diagnostics if one.file and Path(one.file).is_file()), None)
+        place = next(
+            (diagnostic for diagnostic in self._diagnostics if diagnostic.file and Path(diagnostic.file).is_file()),
+            None,
+        )
         if place is None:
             self.app.notify(
                 "The problem is in the command, not in a file: change the command and start again.", severity="warning"

@@ -137,7 +137,7 @@ def new_report(name: str, moments: Sequence[Moment]) -> str:
     return next(
         stem
         for stem in stems
-        if not any(map(os.path.lexists, (f"{stem}.md", *(picture_name(stem, one) for one in moments))))
+        if not any(map(os.path.lexists, (f"{stem}.md", *(picture_name(stem, moment) for moment in moments))))
     )
 
 
@@ -216,13 +216,13 @@ def portable(svg: str) -> str:
     """
     svg = _FONT_FACE.sub("", svg).replace("Fira Code, monospace", _FONTS)
     svg = svg.replace("<svg ", '<svg xml:space="preserve" ', 1)
-    svg = _FRAME.sub(lambda found: f"{found[1]}{float(found[2]) + _DESCENDERS:g}", svg)
+    svg = _FRAME.sub(lambda match: f"{match[1]}{float(match[2]) + _DESCENDERS:g}", svg)
     return _TEXT.sub(_words, svg)
 
 
-def _words(found: re.Match[str]) -> str:
+def _words(match: re.Match[str]) -> str:
     """Return a text of a line as one element for each of its words."""
-    look, left, y, rest, content = found.groups()
+    look, left, y, rest, content = match.groups()
     text = unescape(content)
     return "".join(
         f'<text class="{look}" x="{float(left) + cell_len(text[: word.start()]) * _CELL:g}" {y}'

@@ -219,7 +219,7 @@ class PrintedScreen(ScrolledWindow[None]):
         return bool(self._lines) or action not in ("printed_copy", "printed_export")
 
     def _text(self) -> str:
-        return "".join(f"{one}\n" for one in self._lines)
+        return "".join(f"{line}\n" for line in self._lines)
 
     def action_printed_copy(self) -> None:
         """Copy the lines."""

@@ -221,9 +221,9 @@ class HelpScreen(Window["Action | None"]):
 
     def _current(self) -> tuple[int, int] | None:
         """Return column and row of the cursor."""
-        for at, one in enumerate(self._columns()):
-            if one.highlighted is not None:
-                return at, one.highlighted
+        for at, column in enumerate(self._columns()):
+            if column.highlighted is not None:
+                return at, column.highlighted
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)

@@ -358,7 +358,7 @@ class HomeScreen(Screen[None]):
             self.notify(refusal, markup=False)
             return
         problems = () if entry.checked is None else entry.checked.problems
-        place = next((one for one in problems if one.file and Path(one.file).is_file()), None)
+        place = next((problem for problem in problems if problem.file and Path(problem.file).is_file()), None)
         path, line = (entry.found.path, 1) if place is None else (Path(place.file), place.line)
         self._edit(path, line)
 

@@ -281,15 +281,15 @@ class Asking(Moves):
     def action_ask_whatif(self) -> None:
         """Ask what another instance would change: the candidate at the cursor, or one that the user names."""
         self.halt()
-        one = decision_of(self._view_at_cursor())
-        if one is None:
+        decision = decision_of(self._view_at_cursor())
+        if decision is None:
             self.notify("No request has been routed yet.", markup=False)
         elif self.session.debugger.routes:
             self.notify("A decision of this run has already been changed: ask in the original run.", markup=False)
-        elif self.arrangement.active == "router" and self._points_at_another(one):
-            self._what_if(one, str(self.session.selection.instance))
+        elif self.arrangement.active == "router" and self._points_at_another(decision):
+            self._what_if(decision, str(self.session.selection.instance))
         else:
-            self._ask_which(one)
+            self._ask_which(decision)
 
     def _view_at_cursor(self) -> View:
         """Return the view as if what the cursor is on were selected."""
@@ -301,7 +301,7 @@ class Asking(Moves):
             return replace(view, selection=replace(view.selection, event=None, request=about.value))
         return replace(view, selection=replace(view.selection, event=int(about.value)))
 
-    def _ask_which(self, one: RoutingDecision) -> None:
+    def _ask_which(self, decision: RoutingDecision) -> None:
         """Ask for the instance to which a request should go."""
         from blis_tui.runs.reroute import require_instance  # noqa: PLC0415  (only needed for questions)
 
@@ -310,22 +310,23 @@ class Asking(Moves):
         def check(text: str) -> None:
             instance = parse_instance(text)
             require_instance(instance, count)
-            if instance == one.instance:
-                raise InputError(f"{one.request_id} went there already: name another one.")
+            if instance == decision.instance:
+                raise InputError(f"{decision.request_id} went there already: name another one.")
 
-        about = (
-            f"{one.request_id} went to instance {one.instance}. Which one should it go to instead, 0 to {count - 1}?"
-        )
-        other = next((each.instance for each in one.top if each.instance != one.instance), 0)
+        about = f"{decision.request_id} went to instance {decision.instance}."
+        about += f" Which one should it go to instead, 0 to {count - 1}?"
+        other = next((each.instance for each in decision.top if each.instance != decision.instance), 0)
         prompt = PromptScreen("What if", about, placeholder=str(other), check=check, doing="replays the run")
-        self.app.push_screen(prompt, partial(self._what_if, one))
+        self.app.push_screen(prompt, partial(self._what_if, decision))
 
-    def _points_at_another(self, one: RoutingDecision) -> bool:
+    def _points_at_another(self, decision: RoutingDecision) -> bool:
         chosen = self.session.selection.instance
-        return chosen != one.instance and any(each.instance == chosen for each in one.top)
+        return chosen != decision.instance and any(each.instance == chosen for each in decision.top)
 
-    def _what_if(self, one: RoutingDecision, instance: str | None) -> None:
+    def _what_if(self, decision: RoutingDecision, instance: str | None) -> None:
         if instance is not None:
             from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (only needed for questions)
 
-            self.app.push_screen(WhatIfScreen(self.session.experiment, self.loaded_by, one, parse_instance(instance)))
+            self.app.push_screen(
+                WhatIfScreen(self.session.experiment, self.loaded_by, decision, parse_instance(instance))
+            )

@@ -170,12 +170,12 @@ def curves_text(view: Observing, width: int, height: int) -> Content:
 
 def _series(statuses: Sequence[Status], name: str) -> list[float | None]:
     if name == "in flight":
-        return [float(one.running) for one in statuses]
+        return [float(status.running) for status in statuses]
     if name == "tokens/s":
-        return [one.tokens_per_s for one in statuses]
+        return [status.tokens_per_s for status in statuses]
     if name == "TTFT":
-        return [None if one.ttft_us is None else float(one.ttft_us) for one in statuses]
-    return [one.server.get(_KV) for one in statuses]
+        return [None if status.ttft_us is None else float(status.ttft_us) for status in statuses]
+    return [status.server.get(_KV) for status in statuses]
 
 
 def said_text(view: Observing, width: int) -> Content:  # noqa: ARG001  (common signature)

@@ -252,7 +252,7 @@ class Stage(Screen[None]):
 
     def _drop_taken_keys(self) -> None:
         """Remove keys of plug-ins' panes that are already in use, and notify the user."""
-        wanted = [one for one in self.panes.values() if one.brought and one.key]
+        wanted = [info for info in self.panes.values() if info.brought and info.key]
         if not wanted:
             return
         keymap = shell(self.app).keymap.keys

@@ -98,13 +98,13 @@ class PointTable(Rows, can_focus=True):
 
     def show(self, lines: Sequence[Line]) -> None:
         """Show lines; the cursor stays with its line, or moves to one nearby."""
-        points = [one.subject for one in lines]
+        points = [line.subject for line in lines]
         at = points.index(self.cursor) if self.cursor in points else min(self.at or 0, len(points) - 1)
         self.put(lines, at if points else None, points[at] if points else None)
 
     def go_to(self, key: str) -> None:
         """Move the cursor to a line, if it exists."""
-        at = next((at for at, one in enumerate(self.lines) if one.subject and one.subject.value == key), None)
+        at = next((at for at, line in enumerate(self.lines) if line.subject and line.subject.value == key), None)
         if at is not None:
             self._go(at)
 
@@ -301,7 +301,7 @@ class StudyScreen(Screen[None]):
             self._counted = self.board.version
             self._top = longest_bar(self.study, entries)
             self._standing = standing(self.study, entries, self.board.done)
-        kept = entries if self._matches is None else [one for one in entries if self._matches(one)]
+        kept = entries if self._matches is None else [entry for entry in entries if self._matches(entry)]
         self._shown = tuple(in_order(kept, self._order))
         points = self._table
         # A table hidden for lack of matches has no size.
@@ -328,16 +328,16 @@ class StudyScreen(Screen[None]):
 
     def _about(self) -> None:
         """Show the selected point, and its place on the plot."""
-        one = self.current
+        entry = self.current
         area = self.query_one("#details", VerticalScroll)
         text = Content("")
-        if one is not None:
+        if entry is not None:
             width = max(area.scrollable_content_region.width, 20)
-            text = Content("\n").join([heading(one), details(self.study, one, width)])
+            text = Content("\n").join([heading(entry), details(self.study, entry, width)])
         self.query_one("#text", Static).update(text)
         front = self.query_one("#front", Static)
         if front.display:
-            selected = None if one is None else one.point.number
+            selected = None if entry is None else entry.point.number
             front.update(plot(self._front(front.content_size), selected, front.content_size.width))
         self.refresh_bindings()
 

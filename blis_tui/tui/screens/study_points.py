@@ -94,7 +94,7 @@ class Board:
         if touched:
             self.version += 1
             self._entries = None
-            known = [one.summary for one in self._known.values() if one.summary is not None]
+            known = [entry.summary for entry in self._known.values() if entry.summary is not None]
             self.front = frozenset(one.point.number for one in study_front(self.study, known))
 
     def mark(self, number: int) -> None:
@@ -186,19 +186,19 @@ def columns_of(study: Study) -> tuple[str, ...]:
 
 def in_order(entries: Sequence[PointEntry], order: Order) -> list[PointEntry]:
     """Return the points sorted by a column; those without a value last, ties by number."""
-    known = [(value, one) for one in entries if (value := _value(one, order.column)) is not None]
+    known = [(value, entry) for entry in entries if (value := _value(entry, order.column)) is not None]
     known.sort(key=lambda pair: _rank(pair[0]), reverse=order.down)
-    placed = {one.point.number for _, one in known}
-    return [one for _, one in known] + [one for one in entries if one.point.number not in placed]
+    placed = {entry.point.number for _, entry in known}
+    return [entry for _, entry in known] + [entry for entry in entries if entry.point.number not in placed]
 
 
-def _value(one: PointEntry, column: str) -> Json:
+def _value(entry: PointEntry, column: str) -> Json:
     if column == _POINT:
-        return one.point.number
+        return entry.point.number
     if column == "status":
-        return one.status
-    coordinates = one.point.coordinates
-    return coordinates[column] if column in coordinates else one.mean(column)
+        return entry.status
+    coordinates = entry.point.coordinates
+    return coordinates[column] if column in coordinates else entry.mean(column)
 
 
 def _rank(value: Json) -> tuple[int, float, str]:
@@ -213,7 +213,7 @@ def _rank(value: Json) -> tuple[int, float, str]:
 
 def longest_bar(study: Study, entries: Sequence[PointEntry]) -> float:
     """Return the maximum of the figure drawn as bars."""
-    return max((value for one in entries if (value := one.mean(_drawn(study))) is not None), default=0.0)
+    return max((value for entry in entries if (value := entry.mean(_drawn(study))) is not None), default=0.0)
 
 
 def _drawn(study: Study) -> str:
@@ -253,7 +253,7 @@ def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[C
 
 def table(columns: Sequence[Column[PointEntry]], entries: Sequence[PointEntry]) -> list[Line]:
     """Return a line per point, which is its subject."""
-    return table_rows(columns, entries, lambda one: Subject("point", str(one.point.number)))
+    return table_rows(columns, entries, lambda entry: Subject("point", str(entry.point.number)))
 
 
 def headings(columns: Sequence[Column[PointEntry]], width: int) -> Content:
@@ -267,30 +267,30 @@ def _titled(title: str, column: str, order: Order) -> str:
     return f"{title} {'▼' if order.down else '▲'}"
 
 
-def _marks(one: PointEntry, _width: int) -> Part:
-    mark = "●" if one.marked else " "
-    stands, style = ("*", "$success bold") if one.on_front else ("✗", "$error") if one.ok is False else (" ", "")
-    return (mark + stands, "$accent bold" if one.marked and stands == " " else style)
+def _marks(entry: PointEntry, _width: int) -> Part:
+    mark = "●" if entry.marked else " "
+    stands, style = ("*", "$success bold") if entry.on_front else ("✗", "$error") if entry.ok is False else (" ", "")
+    return (mark + stands, "$accent bold" if entry.marked and stands == " " else style)
 
 
-def _number_of(one: PointEntry, _width: int) -> Part:
-    return (str(one.point.number), _MUTED)
+def _number_of(entry: PointEntry, _width: int) -> Part:
+    return (str(entry.point.number), _MUTED)
 
 
-def _coordinate(path: str, one: PointEntry, width: int) -> Part:
-    return (value_text(one.point.coordinates.get(path))[:width], "bold")
+def _coordinate(path: str, entry: PointEntry, width: int) -> Part:
+    return (value_text(entry.point.coordinates.get(path))[:width], "bold")
 
 
-def _figure(metric: str, one: PointEntry, _width: int) -> Part:
-    return number_text(one.mean(metric)) if one.summary is not None else ""
+def _figure(metric: str, entry: PointEntry, _width: int) -> Part:
+    return number_text(entry.mean(metric)) if entry.summary is not None else ""
 
 
-def _status(one: PointEntry, _width: int) -> Part:
-    return _STATUS[one.status]
+def _status(entry: PointEntry, _width: int) -> Part:
+    return _STATUS[entry.status]
 
 
-def _bar(metric: str, top: float, one: PointEntry, width: int) -> Part:
-    return (fine_bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
+def _bar(metric: str, top: float, entry: PointEntry, width: int) -> Part:
+    return (fine_bar(entry.mean(metric), top, width), "$error" if entry.ok is False else "$primary")
 
 
 # ---- the front ----
@@ -298,8 +298,8 @@ def _bar(metric: str, top: float, one: PointEntry, width: int) -> Part:
 
 def draw_front(study: Study, entries: Sequence[PointEntry], size: tuple[int, int]) -> FrontPlot:
     """Return the plot of the points by the first two objectives."""
-    known = [one.summary for one in entries if one.summary is not None]
-    front = {one.point.number for one in entries if one.on_front}
+    known = [entry.summary for entry in entries if entry.summary is not None]
+    front = {entry.point.number for entry in entries if entry.on_front}
     return FrontPlot(known, front, study.objectives, size, number_text)
 
 
@@ -317,28 +317,28 @@ def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
 # ---- selected point ----
 
 
-def heading(one: PointEntry) -> Content:
+def heading(entry: PointEntry) -> Content:
     """Return the point and its status."""
-    text, style = _STATUS[one.status]
-    front = ("  * on the front", "$success") if one.on_front else ""
-    return Content.assemble((f"point {one.point.number}", "bold"), "  ", (text, style), front)
+    text, style = _STATUS[entry.status]
+    front = ("  * on the front", "$success") if entry.on_front else ""
+    return Content.assemble((f"point {entry.point.number}", "bold"), "  ", (text, style), front)
 
 
-def details(study: Study, one: PointEntry, width: int) -> Content:
+def details(study: Study, entry: PointEntry, width: int) -> Content:
     """Return all that is known about a point: its values, constraints and figures."""
     figures = tuple(dict.fromkeys((*wanted(study), *_FIGURES)))
     label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
-    lines = [_labelled(path, value_text(value), label, "bold") for path, value in one.point.coordinates.items()]
-    if one.summary is None:
+    lines = [_labelled(path, value_text(value), label, "bold") for path, value in entry.point.coordinates.items()]
+    if entry.summary is None:
         lines += [Content(""), *words("This point has not been run: c makes the missing runs.", width, _MUTED)]
         return Content("\n").join(lines)
-    lines.append(_seeds(study, one.summary, label))
-    if one.summary.why and one.status != "done":
-        lines += [Content(""), *words(f"{one.summary.why}.", width, "$error" if one.ok is False else "$warning")]
-    lines += _verdicts(study, one.summary, width)
-    if one.status in {"done", "stopped"}:
+    lines.append(_seeds(study, entry.summary, label))
+    if entry.summary.why and entry.status != "done":
+        lines += [Content(""), *words(f"{entry.summary.why}.", width, "$error" if entry.ok is False else "$warning")]
+    lines += _verdicts(study, entry.summary, width)
+    if entry.status in {"done", "stopped"}:
         lines.append(Content(""))
-        lines += [_figure_line(one.summary, metric, label) for metric in figures]
+        lines += [_figure_line(entry.summary, metric, label) for metric in figures]
     return Content("\n").join(lines)
 
 
@@ -407,36 +407,36 @@ _RIVALS: Final = 5
 """Maximum number of better points that are named."""
 
 
-def explained(study: Study, entries: Sequence[PointEntry], one: PointEntry) -> Explanation:
+def explained(study: Study, entries: Sequence[PointEntry], entry: PointEntry) -> Explanation:
     """Return why a point is on the front or is not: the bounds that it breaks, and the points that are better."""
     known = [each.summary for each in entries if each.summary is not None]
-    rivals = () if one.summary is None or not study.objectives else beaten_by(study, known, one.summary)
-    parts = [_bounds_part(study, one), *_objective_parts(study, known, one, rivals)]
+    rivals = () if entry.summary is None or not study.objectives else beaten_by(study, known, entry.summary)
+    parts = [_bounds_part(study, entry), *_objective_parts(study, known, entry, rivals)]
     return Explanation(
-        Subject(_POINT, str(one.point.number)),
-        f"Point {one.point.number}: {point_name(study, one)}",
-        _headline(study, one, rivals),
+        Subject(_POINT, str(entry.point.number)),
+        f"Point {entry.point.number}: {point_name(study, entry)}",
+        _headline(study, entry, rivals),
         tuple(part for part in parts if part is not None),
     )
 
 
-def _headline(study: Study, one: PointEntry, rivals: Sequence[PointSummary]) -> str:
-    if one.status in _STANDS:
-        why = "" if one.summary is None or not one.summary.why else f" {one.summary.why}."
-        return f"{_STANDS[one.status]}{why}"
-    if one.ok is False:
+def _headline(study: Study, entry: PointEntry, rivals: Sequence[PointSummary]) -> str:
+    if entry.status in _STANDS:
+        why = "" if entry.summary is None or not entry.summary.why else f" {entry.summary.why}."
+        return f"{_STANDS[entry.status]}{why}"
+    if entry.ok is False:
         return "It breaks a bound, so it cannot be on the front."
     if not study.objectives:
-        return "The study has no objectives, so there is no front." + (" All bounds hold." if one.ok else "")
-    if one.on_front:
+        return "The study has no objectives, so there is no front." + (" All bounds hold." if entry.ok else "")
+    if entry.on_front:
         return "It is on the front: no other point is as good in each objective and better in one."
     better = f"{plural(len(rivals), 'point')} {'is' if len(rivals) == 1 else 'are'}"
     return f"It is not on the front: {better} as good in each objective and better in one."
 
 
-def _bounds_part(study: Study, one: PointEntry) -> Paragraph | None:
-    summary = one.summary
-    if summary is None or not study.constraints or one.status not in ("done", "stopped"):
+def _bounds_part(study: Study, entry: PointEntry) -> Paragraph | None:
+    summary = entry.summary
+    if summary is None or not study.constraints or entry.status not in ("done", "stopped"):
         return None
     return Paragraph(
         "Bounds",
@@ -454,10 +454,10 @@ def _verdict(wish: Expectation, summary: PointSummary) -> str:
 
 
 def _objective_parts(
-    study: Study, known: Sequence[PointSummary], one: PointEntry, rivals: Sequence[PointSummary]
+    study: Study, known: Sequence[PointSummary], entry: PointEntry, rivals: Sequence[PointSummary]
 ) -> Iterator[Paragraph]:
     """Yield its objectives beside the best of the study, and the points that are better."""
-    if one.summary is None or one.status != "done" or not study.objectives:
+    if entry.summary is None or entry.status != "done" or not study.objectives:
         return
     rows = []
     for wish in study.objectives:
@@ -465,7 +465,7 @@ def _objective_parts(
         best = (max if wish.goal == "max" else min)(values, default=None)
         which = "best that keeps all bounds" if study.constraints else "best"
         note = f"{which}: {number_text(best)} ({'max' if wish.goal == 'max' else 'min'})"
-        rows.append(ExplanationRow(wish.metric, number_text(one.mean(wish.metric)), note=(note,)))
+        rows.append(ExplanationRow(wish.metric, number_text(entry.mean(wish.metric)), note=(note,)))
     yield Paragraph("Objectives", rows=tuple(rows))
     if rivals:
         told = tuple((_rival(study, rival),) for rival in rivals[:_RIVALS])
@@ -494,30 +494,33 @@ def standing(study: Study, entries: Sequence[PointEntry], done: int) -> Content:
     """Return the progress, and how many points hold."""
     parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
     if study.constraints:
-        parts.append(f"{len([one for one in entries if one.ok]):,} ok")
+        parts.append(f"{len([entry for entry in entries if entry.ok]):,} ok")
     if study.objectives:
-        parts.append(f"{len([one for one in entries if one.on_front]):,} on the front")
+        parts.append(f"{len([entry for entry in entries if entry.on_front]):,} on the front")
     counts = {
-        status: len([one for one in entries if one.status == status]) for status in ("stopped", "failed", "invalid")
+        status: len([entry for entry in entries if entry.status == status])
+        for status in ("stopped", "failed", "invalid")
     }
     parts += [f"{count:,} {status}" for status, count in counts.items() if count]
     return Content.styled(", ".join(parts), _MUTED)
 
 
-def point_name(study: Study, one: PointEntry) -> str:
+def point_name(study: Study, entry: PointEntry) -> str:
     """Return a point in a few words: ``instances=2 policy=default``."""
     names = short_names(study.paths)
-    return " ".join(f"{names[path]}={value_text(value)}" for path, value in one.point.coordinates.items()) or study.name
+    return (
+        " ".join(f"{names[path]}={value_text(value)}" for path, value in entry.point.coordinates.items()) or study.name
+    )
 
 
 # ---- filters: words and comparisons, compiled to a predicate ----
 
 WORDS: Final[Mapping[str, Callable[[PointEntry], bool]]] = MappingProxyType(
     {
-        "ok": lambda one: one.ok is True,
-        "broken": lambda one: one.ok is False,
-        "front": lambda one: one.on_front,
-        "marked": lambda one: one.marked,
+        "ok": lambda entry: entry.ok is True,
+        "broken": lambda entry: entry.ok is False,
+        "front": lambda entry: entry.on_front,
+        "marked": lambda entry: entry.marked,
         **{
             status: (lambda one, status=status: one.status == status)  # type: ignore[misc]
             for status in ("done", "stopped", "failed", "invalid", "pending")
@@ -551,26 +554,26 @@ def parse_filter(text: str, study: Study) -> Matches | None:
     tests = [_test(word, study) for word in words]
     if not tests:
         return None
-    return lambda one: all(test(one) for test in tests)
+    return lambda entry: all(test(entry) for test in tests)
 
 
 def _test(word: str, study: Study) -> Matches:
     if word.startswith("-") and len(word) > 1:
         test = _test(word[1:], study)
-        return lambda one: not test(one)
-    if found := _COMPARISON.fullmatch(word):
-        return _comparison(found[1], found[2], found[3], study)
+        return lambda entry: not test(entry)
+    if match := _COMPARISON.fullmatch(word):
+        return _comparison(match[1], match[2], match[3], study)
     if _SIGN.search(word):
         help_text = "write it as `cluster.instances >= 2`"
         raise FilterError(f"`{printable(word)}` is an incomplete comparison", help=help_text)
     if word.lower() in WORDS:
         return WORDS[word.lower()]
     lower = word.lower()
-    return lambda one: any(lower in text for text in _texts(one))
+    return lambda entry: any(lower in text for text in _texts(entry))
 
 
-def _texts(one: PointEntry) -> Iterator[str]:
-    for path, value in one.point.coordinates.items():
+def _texts(entry: PointEntry) -> Iterator[str]:
+    for path, value in entry.point.coordinates.items():
         yield f"{path} {value_text(value)}".lower()
 
 
@@ -584,11 +587,11 @@ def _comparison(name: str, sign: str, wish: str, study: Study) -> Matches:
             raise FilterError(
                 f"`{printable(wish)}` is not a number", help="text can only be compared with = and !="
             ) from None
-        return lambda one: (value := read(one)) is not None and (value_text(value).lower() == wish.lower()) == same
+        return lambda entry: (value := read(entry)) is not None and (value_text(value).lower() == wish.lower()) == same
     holds = _SIGNS["==" if same else sign]
 
-    def matches(one: PointEntry) -> bool:
-        value = read(one)
+    def matches(entry: PointEntry) -> bool:
+        value = read(entry)
         return isinstance(value, int | float) and not isinstance(value, bool) and holds(value, number)
 
     return matches
@@ -599,9 +602,9 @@ def _reader(name: str, study: Study) -> Callable[[PointEntry], Json]:
     short = {shown: path for path, shown in short_names(study.paths).items()}
     path = short.get(name, name)
     if path in study.paths:
-        return lambda one: one.point.coordinates.get(path)
+        return lambda entry: entry.point.coordinates.get(path)
     if name == "point":
-        return lambda one: one.point.number
+        return lambda entry: entry.point.number
     metric = next((one for one in (name, f"latency.{name}") if is_study_metric(one)), None)
     if metric is None:
         known = (*study.paths, *short, *wanted(study))
@@ -609,4 +612,4 @@ def _reader(name: str, study: Study) -> Callable[[PointEntry], Json]:
             f"no axis and no metric is named `{printable(name)}`",
             help=suggestion(name, known, otherwise="known names are"),
         )
-    return lambda one: one.mean(metric)
+    return lambda entry: entry.mean(metric)

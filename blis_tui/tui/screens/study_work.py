@@ -139,13 +139,13 @@ class StudyWork:
 
     def take(self) -> list[Row]:
         """Return the rows since the last call."""
-        found: list[Row] = []
+        rows: list[Row] = []
         try:
-            while len(found) < _MOST_AT_ONCE:
-                found.append(self._rows.get_nowait())
+            while len(rows) < _MOST_AT_ONCE:
+                rows.append(self._rows.get_nowait())
         except Empty:
             pass
-        return found
+        return rows
 
     def words(self) -> str:
         """Return the current work and its progress; empty = none."""

@@ -131,13 +131,13 @@ def side_text(side: int, view: TwinView, width: int) -> Content:
     now = view.time_us
     lines = [_step(own, now, width)]
     figures: tuple[tuple[str, Callable[[TwinTimeSeries], float | None]], ...] = (
-        ("in flight", lambda one: one.in_flight(now)),
-        ("in the batch", lambda one: _batch(one, now)),
-        ("waiting", lambda one: _level(one, "waiting", now)),
-        ("KV in use", lambda one: _level(one, "KV in use", now)),
-        ("preempted", lambda one: _level(one, "preemptions", now)),
-        ("answered", lambda one: len(one.answered(now))),
-        ("tokens", lambda one: one.tokens(now)),
+        ("in flight", lambda series: series.in_flight(now)),
+        ("in the batch", lambda series: _batch(series, now)),
+        ("waiting", lambda series: _level(series, "waiting", now)),
+        ("KV in use", lambda series: _level(series, "KV in use", now)),
+        ("preempted", lambda series: _level(series, "preemptions", now)),
+        ("answered", lambda series: len(series.answered(now))),
+        ("tokens", lambda series: series.tokens(now)),
     )
     for name, read in figures:
         mine, theirs = read(own), read(other)

@@ -64,24 +64,24 @@ class _Row(NamedTuple):
     change: Part = ""
 
 
-def whatif_lines(found: WhatIf, width: int) -> list[Line]:
+def whatif_lines(what_if: WhatIf, width: int) -> list[Line]:
     """Return the request, the others, and the divergence of the two runs.
 
     Args:
-        found: the result.
+        what_if: the result.
         width: available columns.
     """
-    if found.divergence is None:
-        same = f"The router chose instance {found.forced} anyway: nothing changes."
+    if what_if.divergence is None:
+        same = f"The router chose instance {what_if.forced} anyway: nothing changes."
         return [line(row) for row in words(same, width)]
     return [
-        *_request(found.request, width),
+        *_request(what_if.request, width),
         BLANK,
-        *_others(found.others, width),
+        *_others(what_if.others, width),
         BLANK,
         heading("First difference"),
-        *(line(row) for row in words(f"- {record_text(found.divergence.left)}", width, "$text-muted")),
-        *(line(row) for row in words(f"+ {record_text(found.divergence.right)}", width)),
+        *(line(row) for row in words(f"- {record_text(what_if.divergence.left)}", width, "$text-muted")),
+        *(line(row) for row in words(f"+ {record_text(what_if.divergence.right)}", width)),
     ]
 
 
@@ -110,7 +110,10 @@ def _others(others: OtherRequests, width: int) -> list[Line]:
         fact("slower end to end", count_text(others.e2e.longer), "$warning" if others.e2e.longer else ""),
         fact("faster", count_text(others.e2e.shorter), "$success" if others.e2e.shorter else ""),
     ]
-    facts += [Content(f"{plural(one.count, 'request')} {one.b} instead of {one.a}") for one in others.different_ends]
+    facts += [
+        Content(f"{plural(counts.count, 'request')} {counts.b} instead of {counts.a}")
+        for counts in others.different_ends
+    ]
     if others.not_compared:
         facts.append(Content(f"{plural(others.not_compared, 'request')} not the same, or not sent"))
     lines = [line(row) for row in flow(facts, width)]
@@ -221,8 +224,8 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     @property
     def _question(self) -> str:
-        one = self._decision
-        return f"What if {one.request_id} went to instance {self._route_to} instead of {one.instance}?"
+        decision = self._decision
+        return f"What if {decision.request_id} went to instance {self._route_to} instead of {decision.instance}?"
 
     @work(thread=True, exclusive=True, group="whatif")
     def _ask(self) -> None:
@@ -264,13 +267,15 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     def action_whatif_compare(self) -> None:
         """Show both runs side by side, at their divergence."""
-        found = self._found
-        if found is not None and found.divergence is not None:
-            request = found.request.request_id
-            names = (self._by.source, f"{request} on instance {found.forced}")
-            experiment, event = self._experiment, found.divergence.event
+        what_if = self._found
+        if what_if is not None and what_if.divergence is not None:
+            request = what_if.request.request_id
+            names = (self._by.source, f"{request} on instance {what_if.forced}")
+            experiment, event = self._experiment, what_if.divergence.event
             by = (self._by, self._by)
-            shell(self.app).open_compare(experiment, experiment, names, event=event, routes=found.routes, loaded_by=by)
+            shell(self.app).open_compare(
+                experiment, experiment, names, event=event, routes=what_if.routes, loaded_by=by
+            )
 
     def action_whatif_copy(self) -> None:
         """Copy the answer in the format of the command line."""

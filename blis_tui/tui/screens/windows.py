@@ -189,8 +189,8 @@ class Completing(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         """Return the completed text."""
-        found = self._complete(value)
-        return None if found is None else found.text
+        suggestion = self._complete(value)
+        return None if suggestion is None else suggestion.text
 
 
 class PromptScreen(Window[str | None]):
@@ -274,9 +274,9 @@ class PromptScreen(Window[str | None]):
     def _say(self, text: str) -> None:
         wrong = _problem(self._check, text.strip()) if text.strip() else ""
         said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._does(text), "$accent")
-        found = self._complete(text) if text else None
-        if found is not None:
-            said = Content.assemble(_hint("→", f"{found.word}: {found.meaning}", "$accent"), "\n", said)
+        suggestion = self._complete(text) if text else None
+        if suggestion is not None:
+            said = Content.assemble(_hint("→", f"{suggestion.word}: {suggestion.meaning}", "$accent"), "\n", said)
         self.query_one("#said", Static).update(said)
 
     def _does(self, text: str) -> str:

@@ -237,7 +237,7 @@ def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, 
     if _TIMESTAMP.match(first.strip()):
         unit = ""
     elif not unit and (guess := likely_unit(first)):
-        others = ", ".join(one for one in _WORDS if one != guess)
+        others = ", ".join(word for word in _WORDS if word != guess)
         problems.fail(
             line,
             column,

@@ -73,17 +73,17 @@ def _columns(plugins: Registry, text: TraceText, trace: Trace, problems: Problem
     if plugins.find(TRACES.path, kind).origin is None:
         return columns
     rows = len(columns.input_tokens)
-    for one in fields(columns):
-        cells: Sequence[object] | None = None if one.name == "left_out" else getattr(columns, one.name)
+    for field in fields(columns):
+        cells: Sequence[object] | None = None if field.name == "left_out" else getattr(columns, field.name)
         if cells is not None and len(cells) != rows:
             message = (
-                f"the trace format `{kind}` returns {len(cells)} rows of `{one.name}`, and {rows} of `input_tokens`"
+                f"the trace format `{kind}` returns {len(cells)} rows of `{field.name}`, and {rows} of `input_tokens`"
             )
             raise PolicyError(message, help="every column has a row for each request")
-        least = _LEAST.get(one.name)
+        least = _LEAST.get(field.name)
         for row, cell in enumerate(cells or () if least is not None else ()):
             if not hasattr(cell, "__index__") or index(cell) < cast("int", least):  # accepts NumPy integers, too
-                message = f"row {row} of `{one.name}` of the trace format `{kind}` is {cell!r}"
+                message = f"row {row} of `{field.name}` of the trace format `{kind}` is {cell!r}"
                 raise PolicyError(message, help=f"it must be a whole number, at least {least}")
     _check_media(columns, kind)
     return columns

@@ -107,9 +107,9 @@ def read(
 class _Reader:
     """The columns of a file, as far as read."""
 
-    def __init__(self, header: Sequence[str], found: Columns, problems: Problems, adjust: Adjust) -> None:
+    def __init__(self, header: Sequence[str], columns: Columns, problems: Problems, adjust: Adjust) -> None:
         self._header = header
-        self._found = found
+        self._found = columns
         self._problems = problems
         self._adjust = adjust
         self._clock: Clock | None = None

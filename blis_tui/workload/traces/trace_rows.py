@@ -303,8 +303,8 @@ def brief(value: object) -> str:
 
 def _skip(text: str, place: int) -> int:
     """Return the next position that is not blank."""
-    found = _BLANK.match(text, place)
-    return place if found is None else found.end()
+    match = _BLANK.match(text, place)
+    return place if match is None else match.end()
 
 
 def _note(problems: Problems, line: int, what: str, error: ValueError) -> None:

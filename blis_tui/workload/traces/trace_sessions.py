@@ -112,9 +112,9 @@ def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple
     waiting = [0]
     last: tuple[int, ...] = ()
     for number in range(1, len(arrivals)):
-        if came := tuple(one for one in waiting if 0 <= ends[one] <= arrivals[number]):
+        if came := tuple(request for request in waiting if 0 <= ends[request] <= arrivals[number]):
             last = came
-            waiting = [one for one in waiting if one not in last]
+            waiting = [request for request in waiting if request not in last]
         waiting.append(number)
         yield last, max(0, arrivals[number] - max((ends[one] for one in last), default=arrivals[0]))
 

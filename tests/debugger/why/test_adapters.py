@@ -36,27 +36,27 @@ def test_each_wait_and_each_load_is_told_once_and_as_it_was(name: str) -> None:
     debugger, records = runs(name)
     loads = holds = 0
     for request in debugger.tape.names():
-        own = [one for one in records if getattr(one, "request_id", "") == request]
+        own = [record for record in records if getattr(record, "request_id", "") == request]
         told: list[str] = []
-        for at, one in enumerate(own):
-            if isinstance(one, AdapterLoad):
-                took = f"loaded for it from {one.source} in {span_text(one.load_us)}"
-                told.append(f"{one.adapter} was {took} (event {one.event:,}).")
+        for at, record in enumerate(own):
+            if isinstance(record, AdapterLoad):
+                took = f"loaded for it from {record.source} in {span_text(record.load_us)}"
+                told.append(f"{record.adapter} was {took} (event {record.event:,}).")
                 loads += 1
-            elif isinstance(one, AdapterHeld):
+            elif isinstance(record, AdapterHeld):
                 end = next(later for later in own[at:] if isinstance(later, Scheduled))
-                waited = f"it waited {span_text(end.time_us - one.time_us)}."
-                others = f"the batch had {plural(len(one.in_use), 'other')}, {', '.join(one.in_use)} (max_loras)"
-                slots = f"Its adapter {one.adapter} had no slot (event {one.event:,}): {others}; {waited}"
-                load = f"Its adapter {one.adapter} had to be loaded (event {one.event:,}); {waited}"
-                told.append(slots if one.reason == "slots" else load)
+                waited = f"it waited {span_text(end.time_us - record.time_us)}."
+                others = f"the batch had {plural(len(record.in_use), 'other')}, {', '.join(record.in_use)} (max_loras)"
+                slots = f"Its adapter {record.adapter} had no slot (event {record.event:,}): {others}; {waited}"
+                load = f"Its adapter {record.adapter} had to be loaded (event {record.event:,}); {waited}"
+                told.append(slots if record.reason == "slots" else load)
                 holds += 1
         explanation = explain_request(debugger, request)
-        found = [part for part in explanation.parts if part.heading == "LoRA adapter"]
+        parts = [part for part in explanation.parts if part.heading == "LoRA adapter"]
         text = " ".join(explanation.to_text().split())
-        assert bool(found) == bool(told)
+        assert bool(parts) == bool(told)
         assert all(text.count(one) == 1 for one in told), (told, text)
-        assert sum(len(part.sentences) for part in found) == len(told)
+        assert sum(len(part.sentences) for part in parts) == len(told)
     assert loads > 3
     assert holds > 3
 
@@ -72,7 +72,7 @@ def test_who_was_passed_over_for_its_adapter_does_not_wait_for_what_another_one_
     debugger = Debugger(made)
     run_to_stop(debugger.run())
     held = {one.request_id: one.event for one in reversed(waits)}
-    short = [one for one in stops if one.cause == BLOCKS]
+    short = [stop for stop in stops if stop.cause == BLOCKS]
     seen = 0
     for name in held.keys() - {one.request_id for one in short}:
         life = read_life(debugger.tape, name, debugger.frontier)

@@ -32,8 +32,8 @@ def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
 
 
 def lives(debugger: Debugger, until: int) -> list[RequestLife]:
-    found = [read_life(debugger.tape, name, until) for name in debugger.tape.names()]
-    return [life for life in found if life is not None]
+    request_lives = [read_life(debugger.tape, name, until) for name in debugger.tape.names()]
+    return [life for life in request_lives if life is not None]
 
 
 def check(breakdown: Breakdown) -> None:
@@ -122,8 +122,8 @@ def test_spans_lie_end_to_end_wherever_one_looks(name: str) -> None:
             if not life.spans:
                 continue
             assert life.spans[0].start_us == life.arrival_us
-            for one, next_ in pairwise(life.spans):
-                assert one.end_us == next_.start_us
+            for span, next_ in pairwise(life.spans):
+                assert span.end_us == next_.start_us
             assert not any(span.open for span in life.spans[:-1])
             check(so_far_breakdown(life, debugger.tape))
 

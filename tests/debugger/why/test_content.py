@@ -64,7 +64,7 @@ def told(debugger: Debugger, name: str, heading: str) -> str:
 
 
 def sentences(debugger: Debugger, event: int) -> list[str]:
-    return [said(one) for part in explain_event(debugger, event).parts for one in part.sentences]
+    return [said(sentence) for part in explain_event(debugger, event).parts for sentence in part.sentences]
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_records_say_when_answers_begin(changes: dict[str, object]) -> None:
     simulation.subscribe("all", seen.append)
     simulation.run()
     rows = {row.request_id: row for row in simulation.report().rows}
-    latest = {one.request_id: one for one in seen if isinstance(one, AnswerBegun)}
+    latest = {record.request_id: record for record in seen if isinstance(record, AnswerBegun)}
     assert {name for name, row in rows.items() if row.reasoning_tokens and row.ttfat_us is not None} == latest.keys()
     assert len(latest) > 10
-    for name, one in latest.items():
+    for name, answer_begun in latest.items():
         row = rows[name]
         told_of = (row.first_answer_us, row.ttfat_us, row.reasoning_tokens)
-        assert (one.first_answer_us, one.ttfat_us, one.reasoning_tokens) == told_of
+        assert (answer_begun.first_answer_us, answer_begun.ttfat_us, answer_begun.reasoning_tokens) == told_of
 
 
 def test_nobody_is_told_where_nobody_reasons() -> None:
@@ -103,7 +103,7 @@ def test_nobody_is_told_where_nobody_reasons() -> None:
 def test_a_breakpoint_stops_where_the_first_answer_begins(rows: list[RequestRow]) -> None:
     debugger = debugged()
     run_to_stop(debugger.run(Watch([parse_breakpoint("first answer-begun", debugger.experiment)])))
-    begun = [one for one in debugger.records_of(debugger.event) if isinstance(one, AnswerBegun)]
+    begun = [record for record in debugger.records_of(debugger.event) if isinstance(record, AnswerBegun)]
     assert begun
     first_us = min(row.first_answer_us for row in rows if row.reasoning_tokens and row.first_answer_us is not None)
     assert begun[0].first_answer_us == first_us
@@ -135,11 +135,11 @@ def test_the_pane_and_the_explanation_say_how_long_it_reasoned(whole: Debugger, 
 
 def test_media_are_shown_by_their_kind(whole: Debugger, rows: list[RequestRow]) -> None:
     arrivals = {
-        one.request_id: one
+        record.request_id: record
         for event in range(1, len(whole.tape) + 1)
         if whole.tape.kind(event) == "arrived"
-        for one in whole.records_of(event)
-        if isinstance(one, PromptMedia)
+        for record in whole.records_of(event)
+        if isinstance(record, PromptMedia)
     }
     assert arrivals.keys() == {row.request_id for row in rows if row.image_tokens or row.audio_tokens}
     for row in [row for row in rows if row.image_tokens and row.audio_tokens][:3]:
@@ -155,8 +155,8 @@ def test_an_event_tells_of_the_media_and_the_answers_in_it(whole: Debugger, rows
         assert (f"Of its prompt, {row.image_tokens} image tokens" in arrival) == (row.image_tokens > 0)
     told = 0
     for event in range(1, len(whole.tape) + 1):
-        begun = [one.request_id for one in whole.records_of(event) if isinstance(one, AnswerBegun)]
-        said_so = [one for one in sentences(whole, event) if one.startswith("First token of the answer")]
+        begun = [record.request_id for record in whole.records_of(event) if isinstance(record, AnswerBegun)]
+        said_so = [sentence for sentence in sentences(whole, event) if sentence.startswith("First token of the answer")]
         assert len(said_so) == bool(begun)
         assert all(name in said_so[0] for name in begun[:5])
         told += len(begun)
@@ -170,7 +170,10 @@ def test_while_it_reasons_it_is_said_how_far_it_is(rows: list[RequestRow]) -> No
     answer = next(
         event
         for event in range(1, len(debugger.tape) + 1)
-        if any(isinstance(one, AnswerBegun) and one.request_id == row.request_id for one in debugger.records_of(event))
+        if any(
+            isinstance(record, AnswerBegun) and record.request_id == row.request_id
+            for record in debugger.records_of(event)
+        )
     )
     run_to_stop(debugger.seek(answer - 1))
     live = debugger.request(row.request_id)

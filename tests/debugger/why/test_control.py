@@ -28,7 +28,9 @@ def run(name: str) -> Debugger:
 
 def events_of(debugger: Debugger, kind: str) -> list[int]:
     """The events that a request's lives name with a kind of record."""
-    found = {one.event: None for name in debugger.tape.names() for one in debugger.tape.life(name) if one.what == kind}
+    found = {
+        event.event: None for name in debugger.tape.names() for event in debugger.tape.life(name) if event.what == kind
+    }
     return sorted(found)
 
 
@@ -43,7 +45,7 @@ def test_who_expired_in_the_gateway_is_told_so_and_how_long_it_waited() -> None:
         record = record_of(debugger, event, Rejected)
         assert record is not None
         text = told(debugger, event)
-        reason = re.sub(r"(\d+) us", lambda found: span_text(int(found[1])), record.reason)
+        reason = re.sub(r"(\d+) us", lambda match: span_text(int(match[1])), record.reason)
         assert f"The gateway rejected {record.request_id}: {reason}." in text
         life = debugger.tape.life(record.request_id)
         held = [one for one in life if one.what == "held"]
@@ -54,7 +56,7 @@ def test_who_expired_in_the_gateway_is_told_so_and_how_long_it_waited() -> None:
             expired = record.reason.startswith("expired")
             assert expired == ("A request may wait for 3.00 s." in text)
             assert expired != ("The gateway holds 40 requests; when it is full: shed-least-urgent." in text)
-            assert record.request_id in {one.value for one in refs(explain_event(debugger, event))}
+            assert record.request_id in {ref.value for ref in refs(explain_event(debugger, event))}
             assert f"The gateway rejected {record.request_id}" in explain_request(debugger, record.request_id).to_text()
     assert seen
 
@@ -116,9 +118,9 @@ def test_who_came_back_to_an_idle_cluster_is_told_apart_from_the_gateway() -> No
     event = next(
         event
         for event in range(1, debugger.frontier + 1)
-        if any(isinstance(one, Resumed) for one in debugger.records_of(event))
+        if any(isinstance(record, Resumed) for record in debugger.records_of(event))
     )
-    back = [one.request_id for one in debugger.records_of(event) if isinstance(one, Resumed)]
+    back = [record.request_id for record in debugger.records_of(event) if isinstance(record, Resumed)]
     explanation = explain_event(debugger, event)
     [part] = [one for one in explanation.parts if one.heading == "Deferred requests"]
     assert [piece.value for piece in part.sentences[0] if isinstance(piece, Subject)] == back[:8]
@@ -180,7 +182,7 @@ def test_who_waits_in_the_gateway_is_told_how_full_the_instances_are() -> None:
         run_to_stop(debugger.seek(event))
         state = debugger.simulation.snapshot()
         assert state.gateway is not None
-        there = sum(len(one.running) + len(one.waiting) for one in state.instances)
+        there = sum(len(instance.running) + len(instance.waiting) for instance in state.instances)
         level = there / (most * len(state.instances))
         assert level > gateway.usage_limit
         text = " ".join(explain_request(debugger, state.gateway.upcoming).to_text().split())

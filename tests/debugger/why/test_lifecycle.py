@@ -40,7 +40,7 @@ def records() -> tuple[Record, ...]:
 
 
 def of_kind(kind: type[R]) -> list[R]:
-    return [one for one in records() if isinstance(one, kind)]
+    return [record for record in records() if isinstance(record, kind)]
 
 
 def told(event: int) -> str:
@@ -49,17 +49,17 @@ def told(event: int) -> str:
 
 def test_every_verdict_is_told_with_its_figures() -> None:
     first: dict[str, str] = {}
-    for one in of_kind(ScalingDecided):
-        if one.verdict in first:
+    for scaling in of_kind(ScalingDecided):
+        if scaling.verdict in first:
             continue
-        text = first[one.verdict] = told(one.event)
-        assert one.reason in text
+        text = first[scaling.verdict] = told(scaling.event)
+        assert scaling.reason in text
         for name, value in (
-            ("demand", one.demand_tokens),
-            ("supply", one.supply_tokens),
-            ("pending", one.pending_tokens),
-            ("missing", one.required_tokens),
-            ("spare", one.spare_tokens),
+            ("demand", scaling.demand_tokens),
+            ("supply", scaling.supply_tokens),
+            ("pending", scaling.pending_tokens),
+            ("missing", scaling.required_tokens),
+            ("spare", scaling.spare_tokens),
         ):
             line = next(line for line in text.splitlines() if line.startswith(f"  {name:<7}  "))
             assert f" {value:,} " in line
@@ -75,17 +75,17 @@ def test_every_verdict_is_told_with_its_figures() -> None:
 
 def test_the_beginning_of_a_window_is_the_first_of_the_waits_in_a_row() -> None:
     looks, begun, seen = of_kind(ScalingDecided), None, 0
-    for one in looks:
-        if one.verdict != "wait":
+    for scaling in looks:
+        if scaling.verdict != "wait":
             begun = None
             continue
         if begun is None:
-            begun = one
-            assert "It sees this for the first time." in told(one.event)
+            begun = scaling
+            assert "It sees this for the first time." in told(scaling.event)
         else:
             seen += 1
-            held = span_text(one.time_us - begun.time_us)
-            assert f"It has seen this for {held} now, since event {begun.event:,}." in told(one.event)
+            held = span_text(scaling.time_us - begun.time_us)
+            assert f"It has seen this for {held} now, since event {begun.event:,}." in told(scaling.event)
     assert seen
 
 
@@ -109,12 +109,12 @@ def test_each_change_of_an_instance_says_what_it_means() -> None:
         "terminated": "It is gone for good.",
     }
     seen = set()
-    for one in of_kind(InstanceChanged):
-        if one.state in meanings and one.state not in seen:
-            seen.add(one.state)
-            line = next(line for line in told(one.event).splitlines() if one.reason in line and "of pool" in line)
-            assert line.startswith(f"  instance {one.instance} of pool default: {one.reason}.")
-            assert meanings[one.state] in line
+    for change in of_kind(InstanceChanged):
+        if change.state in meanings and change.state not in seen:
+            seen.add(change.state)
+            line = next(line for line in told(change.event).splitlines() if change.reason in line and "of pool" in line)
+            assert line.startswith(f"  instance {change.instance} of pool default: {change.reason}.")
+            assert meanings[change.state] in line
     assert seen == meanings.keys()
 
 
@@ -135,7 +135,7 @@ def test_a_step_of_an_instance_that_came_later_can_be_explained() -> None:
             if run().tape.row(event).instance == instance and run().tape.is_step(event)
         )
         assert f"Instance {instance} computed" in told(event)
-    assert [one.limits.max_num_seqs for one in run().tape.profiles] == [8] * 6
+    assert [profile.limits.max_num_seqs for profile in run().tape.profiles] == [8] * 6
 
 
 def test_a_request_that_finds_no_instance_is_told_so() -> None:
@@ -204,27 +204,27 @@ def looks(debugger: Debugger) -> list[tuple[ScalingDecided, ...]]:
     """The evaluations of each event that has any."""
     events = (event for event in range(1, debugger.frontier + 1) if debugger.tape.kind(event) == "scaling-decided")
     kinds = (debugger.records_of(event) for event in events)
-    return [tuple(one for one in found if isinstance(one, ScalingDecided)) for found in kinds]
+    return [tuple(record for record in kind if isinstance(record, ScalingDecided)) for kind in kinds]
 
 
 def test_each_role_is_told_of_with_its_own_window() -> None:
     debugger = apart()
     begun: list[ScalingDecided | None] = [None, None]
     longest = 0
-    for found in looks(debugger):
-        text = explain_event(debugger, found[0].event).to_text()
-        assert len(found) == 2
-        for place, one in enumerate(found):
-            assert f": {one.reason}." in text
-            assert f"{one.supply_tokens:,} " in text
+    for scalings in looks(debugger):
+        text = explain_event(debugger, scalings[0].event).to_text()
+        assert len(scalings) == 2
+        for place, scaling in enumerate(scalings):
+            assert f": {scaling.reason}." in text
+            assert f"{scaling.supply_tokens:,} " in text
             before = begun[place]
-            if one.verdict != "wait":
+            if scaling.verdict != "wait":
                 begun[place] = None
             elif before is None:
-                begun[place] = one
+                begun[place] = scaling
                 assert "It sees this for the first time." in text
             else:
-                seen_us = one.time_us - before.time_us
+                seen_us = scaling.time_us - before.time_us
                 longest = max(longest, seen_us // 20_000)
                 exact = f"It has seen this for {span_text(seen_us)} now, since event {before.event:,}."
                 assert exact in text or "It has seen this for more than 1.20 s, since before event" in text
@@ -234,7 +234,7 @@ def test_each_role_is_told_of_with_its_own_window() -> None:
 
 def test_what_takes_effect_late_has_the_reason_of_its_own_decision() -> None:
     debugger = apart()
-    decided = [one for found in looks(debugger) for one in found if one.verdict[:5] == "scale"]
+    decided = [scaling for scalings in looks(debugger) for scaling in scalings if scaling.verdict[:5] == "scale"]
     events = [event for event in range(1, debugger.frontier + 1) if debugger.tape.kind(event) == "scaled"]
     late = 0
     for event in events:
@@ -264,12 +264,12 @@ def test_instances_that_are_too_many_and_stay_are_told_why(changes: dict[str, ob
     made = {"cluster.instances": 3, "cluster.autoscaler": settings, "workload.requests": 20}
     debugger = Debugger(blis_tui.load("quickstart", set=made))
     run_to_stop(debugger.run())
-    found = [one for (one,) in looks(debugger) if one.verdict == "hold" and one.spare_tokens]
-    told = [one for one in found if one.reason.endswith(f"), but {but}")]
+    scalings = [scaling for (scaling,) in looks(debugger) if scaling.verdict == "hold" and scaling.spare_tokens]
+    told = [scaling for scaling in scalings if scaling.reason.endswith(f"), but {but}")]
     assert told
-    for one in told:
-        assert one.reason.startswith(f"{one.spare_tokens:,} tokens to spare (demand ")
-        assert "larger than what the largest of them" not in explain_event(debugger, one.event).to_text()
+    for scaling in told:
+        assert scaling.reason.startswith(f"{scaling.spare_tokens:,} tokens to spare (demand ")
+        assert "larger than what the largest of them" not in explain_event(debugger, scaling.event).to_text()
 
 
 def test_a_second_failure_changes_nothing_and_is_no_cause() -> None:
@@ -277,19 +277,19 @@ def test_a_second_failure_changes_nothing_and_is_no_cause() -> None:
     debugger = Debugger(blis_tui.load("quickstart", set={"cluster.failures": twice, "workload.requests": 40}))
     run_to_stop(debugger.run())
     [first, second] = [
-        one
+        record
         for event in range(1, debugger.frontier + 1)
-        for one in debugger.records_of(event)
-        if isinstance(one, InstanceChanged)
+        for record in debugger.records_of(event)
+        if isinstance(record, InstanceChanged)
     ]
     assert (first.reason, second.reason) == ("failed, as planned", "cannot fail as planned: it is failed")
     text = explain_event(debugger, second.event).to_text()
     assert "instance 0 of pool default: cannot fail as planned: it is failed." in text.splitlines()[-1]
     [name, *_] = [
-        one.request_id
+        record.request_id
         for event in range(1, debugger.frontier + 1)
-        for one in debugger.records_of(event)
-        if isinstance(one, Retried)
+        for record in debugger.records_of(event)
+        if isinstance(record, Retried)
     ]
     because = f"That instance had failed, as planned, at event {first.event}."
     assert because in explain_request(debugger, name).to_text()

@@ -23,13 +23,13 @@ def test_the_difference_to_the_median_is_told_by_its_largest_part_first(name: st
         own = None if life is None else e2e_breakdown(life, tape)
         if life is None or own is None or row.e2e_us is None:
             continue
-        found = compare(life, own, tape)
-        assert found is not None
-        assert found.faster == len([one for one in took if one < row.e2e_us])
-        assert found.others == len(took) - 1
-        assert found.excess_us == row.e2e_us - found.median.value
-        parts = [us for _, us in found.by_group]
-        assert sum(parts) == found.excess_us
-        assert parts == sorted(parts, reverse=found.excess_us >= 0)
-        signs[found.excess_us > 0] += len(dict.fromkeys(parts)) > 1
+        comparison = compare(life, own, tape)
+        assert comparison is not None
+        assert comparison.faster == len([one for one in took if one < row.e2e_us])
+        assert comparison.others == len(took) - 1
+        assert comparison.excess_us == row.e2e_us - comparison.median.value
+        parts = [us for _, us in comparison.by_group]
+        assert sum(parts) == comparison.excess_us
+        assert parts == sorted(parts, reverse=comparison.excess_us >= 0)
+        signs[comparison.excess_us > 0] += len(dict.fromkeys(parts)) > 1
     assert min(signs.values()) > 3

@@ -18,16 +18,16 @@ def figures(reader: Reader) -> dict[str, dict[str, int]]:
     found["e2e"] = reader.completed
     found["ttft"] = dict(reader.first_tokens)
     everybody: dict[str, Standing] = {**reader.ended, **reader.live}
-    for name, one in everybody.items():
-        gaps = [later - earlier for earlier, later in pairwise(one.token_times_us)]
+    for name, standing in everybody.items():
+        gaps = [later - earlier for earlier, later in pairwise(standing.token_times_us)]
         if gaps:
             found["gap"][name] = max(gaps)
             if name in reader.completed:
                 us = reader.completed[name] - found["ttft"][name]
                 found["tpot"][name] = int(us / len(gaps) + 0.5)
-        found["queue"][name] = one.queued_us
-        if one.preemptions:
-            found["preemptions"][name] = one.preemptions
+        found["queue"][name] = standing.queued_us
+        if standing.preemptions:
+            found["preemptions"][name] = standing.preemptions
     return found
 
 

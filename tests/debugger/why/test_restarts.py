@@ -65,26 +65,26 @@ def run(name: str) -> Debugger:
 def test_every_transfer_that_breaks_off_is_told() -> None:
     """In whatever event: how much was on its way, since when, whose fault it is, and what becomes of the request."""
     stream = records("split")
-    fates = {(one.event, one.request_id): one for one in stream if isinstance(one, Retried | Lost)}
+    fates = {(record.event, record.request_id): record for record in stream if isinstance(record, Retried | Lost)}
     told = set()
-    for at, one in enumerate(stream):
-        if not isinstance(one, TransferBrokenOff):
+    for at, record in enumerate(stream):
+        if not isinstance(record, TransferBrokenOff):
             continue
-        text = explain_event(run("split"), one.event).to_text()
-        line = next(line for line in text.splitlines() if f" {one.request_id} w" in line)
-        way = [each for each in stream[:at] if getattr(each, "request_id", "") == one.request_id]
+        text = explain_event(run("split"), record.event).to_text()
+        line = next(line for line in text.splitlines() if f" {record.request_id} w" in line)
+        way = [each for each in stream[:at] if getattr(each, "request_id", "") == record.request_id]
         began = next((each for each in reversed(way) if isinstance(each, TransferStarted | Routed)), None)
         if isinstance(began, TransferStarted):
-            assert line.startswith(f"  {bytes_text(began.bytes)} of {one.request_id} were on their way")
+            assert line.startswith(f"  {bytes_text(began.bytes)} of {record.request_id} were on their way")
             assert (
                 f"from instance {began.instance} to instance {began.decode_instance}, since event {began.event:,}"
                 in line
             )
-            assert f"({span_text(one.time_us - began.time_us)})" in line
-            assert ("it came from" in line, "it went to" in line) == (one.instance == 0, one.instance == 2)
+            assert f"({span_text(record.time_us - began.time_us)})" in line
+            assert ("it came from" in line, "it went to" in line) == (record.instance == 0, record.instance == 2)
         else:
-            assert f"computed in the last step of instance {one.instance}" in line
-        fate = fates[one.event, one.request_id]
+            assert f"computed in the last step of instance {record.instance}" in line
+        fate = fates[record.event, record.request_id]
         end = "starts again, prefill included." if isinstance(fate, Retried) else f"is lost: {fate.reason}."
         assert line.endswith(f"The request {end}")
         told.add((began is None or isinstance(began, Routed), type(fate)))
@@ -92,37 +92,37 @@ def test_every_transfer_that_breaks_off_is_told() -> None:
 
 
 def test_a_transfer_that_never_began_has_an_event_of_its_own() -> None:
-    own = [one for one in records("split") if run("split").tape.row(one.event).kind == "transfer-broken-off"]
-    one = next(each for each in own if isinstance(each, TransferBrokenOff))
-    text = explain_event(run("split"), one.event).to_text()
-    assert f"The KV blocks of {one.request_id} do not arrive: its prefill instance has gone." in text
+    own = [record for record in records("split") if run("split").tape.row(record.event).kind == "transfer-broken-off"]
+    transfer = next(each for each in own if isinstance(each, TransferBrokenOff))
+    text = explain_event(run("split"), transfer.event).to_text()
+    assert f"The KV blocks of {transfer.request_id} do not arrive: its prefill instance has gone." in text
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_shares_of_who_started_again_add_up(name: str) -> None:
     debugger = run(name)
     tape = debugger.tape
-    again = dict.fromkeys(one.request_id for one in records(name) if isinstance(one, Retried))
+    again = dict.fromkeys(record.request_id for record in records(name) if isinstance(record, Retried))
     seen = 0
     for request in again:
         life = read_life(tape, request, debugger.event)
         assert life is not None
-        restarts = [one for one in records(name) if isinstance(one, Retried) and one.request_id == request]
-        assert [one.event for one in life.restarts] == [one.event for one in restarts]
+        restarts = [record for record in records(name) if isinstance(record, Retried) and record.request_id == request]
+        assert [restart.event for restart in life.restarts] == [restart.event for restart in restarts]
         for breakdown in (ttft_breakdown(life, tape), e2e_breakdown(life, tape)):
             if breakdown is None:
                 continue
             seen += 1
             assert sum(share.us for share in breakdown.shares) == breakdown.total_us
             gone = breakdown.us("gone")
-            assert gone == sum(one.duration_us for one in life.spans if one.gone)
+            assert gone == sum(span.duration_us for span in life.spans if span.gone)
             assert gone <= restarts[-1].time_us - life.arrival_us
-            own = [one for one in breakdown.shares if one.kind == "prefill"]
-            assert all(str(f"{life.input_tokens:,} token") in one.note for one in own)
+            own = [share for share in breakdown.shares if share.kind == "prefill"]
+            assert all(str(f"{life.input_tokens:,} token") in share.note for share in own)
         assert all(
-            one.lost
-            for one in life_intervals(life, tape)
-            if one.end_us <= restarts[0].time_us and one.what != "routing"
+            interval.lost
+            for interval in life_intervals(life, tape)
+            if interval.end_us <= restarts[0].time_us and interval.what != "routing"
         )
     assert seen > 5
 
@@ -139,14 +139,14 @@ def test_why_it_started_again() -> None:
 
 
 def test_how_a_lost_request_ended_tells_of_nobody_else() -> None:
-    one = next(each for each in records("split") if isinstance(each, Lost))
-    others = [each.request_id for each in records("split") if isinstance(each, Lost) and each is not one]
-    text = explain_request(run("split"), one.request_id).to_text()
+    lost = next(each for each in records("split") if isinstance(each, Lost))
+    others = [each.request_id for each in records("split") if isinstance(each, Lost) and each is not lost]
+    text = explain_request(run("split"), lost.request_id).to_text()
     assert others
     assert not any(f"{other} " in text for other in others)
-    part = next(each for each in explain_request(run("split"), one.request_id).parts if each.heading == "How it ended")
+    part = next(each for each in explain_request(run("split"), lost.request_id).parts if each.heading == "How it ended")
     begins = [said(sentence) for sentence in part.sentences]
-    assert all(each[0].isupper() or each.startswith(one.request_id) for each in begins), begins
+    assert all(each[0].isupper() or each.startswith(lost.request_id) for each in begins), begins
 
 
 def test_before_its_second_first_token_it_has_none() -> None:
@@ -165,25 +165,27 @@ def test_first_tokens_that_are_lost_with_an_instance_do_not_count(name: str) -> 
     known: dict[str, int] = {}
     lost = 0
     stream = records(name)
-    for one, after in pairwise((*stream, None)):
-        if isinstance(one, FirstToken):
-            known[one.request_id] = one.ttft_us
-        elif isinstance(one, Retried):
-            lost += known.pop(one.request_id, None) is not None
-        elif isinstance(one, Preempted) and not debugger.tape.keeps_output:
-            known.pop(one.request_id, None)
-        if one is not None and (after is None or after.event > one.event):
-            assert sorted(debugger.tape.latencies.ttfts_us(one.event, len(stream))) == sorted(known.values())
+    for record, after in pairwise((*stream, None)):
+        if isinstance(record, FirstToken):
+            known[record.request_id] = record.ttft_us
+        elif isinstance(record, Retried):
+            lost += known.pop(record.request_id, None) is not None
+        elif isinstance(record, Preempted) and not debugger.tape.keeps_output:
+            known.pop(record.request_id, None)
+        if record is not None and (after is None or after.event > record.event):
+            assert sorted(debugger.tape.latencies.ttfts_us(record.event, len(stream))) == sorted(known.values())
     assert lost
 
 
 def test_requests_that_are_lost_with_an_instance_are_losses_of_that_time() -> None:
     tape = run("split").tape
-    lost = {one.event: None for one in records("split") if isinstance(one, Lost | TimedOut | Rejected | Dropped)}
+    lost = {
+        record.event: None for record in records("split") if isinstance(record, Lost | TimedOut | Rejected | Dropped)
+    }
     assert any(tape.kind(event) == "instance-stopped" for event in lost)
     for event in range(1, len(tape) + 1):
         assert bool(tape.between(event, event).losses) == (event in lost)
 
 
 def _arrival_us(request: str) -> int:
-    return next(one.time_us for one in records("split") if getattr(one, "request_id", "") == request)
+    return next(record.time_us for record in records("split") if getattr(record, "request_id", "") == request)

@@ -97,7 +97,7 @@ def figures(course: SessionCourse) -> Mapping[str, object]:
         "in_flight": course.in_flight,
         "context": course.context_tokens,
         "history": course.history,
-        "calls": [(one.name, one.time_us) for one in course.calls],
+        "calls": [(call.name, call.time_us) for call in course.calls],
         "ended": course.state if course.state in (COMPLETED, CANCELLED) else "",
     }
 
@@ -115,22 +115,22 @@ def told(event: int) -> dict[str, Mapping[str, object]]:
     length: dict[str, int] = {}
     calls: dict[str, list[str]] = defaultdict(list)
     cancelled: list[str] = []
-    for one in records():
-        if one.event > event:
+    for record in records():
+        if record.event > event:
             break
-        name = getattr(one, "request_id", "")
-        if one.kind == "arrived":
-            tokens[name], arrived[name] = one.input_tokens, one.time_us  # type: ignore[attr-defined]
-        elif one.kind in ("session-begun", "session-continued"):
-            of[name] = one.session_id  # type: ignore[attr-defined]
-            said[name] = getattr(one, "said_tokens", 0)
-            length.setdefault(of[name], getattr(one, "calls", 0))
+        name = getattr(record, "request_id", "")
+        if record.kind == "arrived":
+            tokens[name], arrived[name] = record.input_tokens, record.time_us  # type: ignore[attr-defined]
+        elif record.kind in ("session-begun", "session-continued"):
+            of[name] = record.session_id  # type: ignore[attr-defined]
+            said[name] = getattr(record, "said_tokens", 0)
+            length.setdefault(of[name], getattr(record, "calls", 0))
             calls[of[name]].append(name)
-        elif one.kind == "scheduled":
-            cached.setdefault(name, one.cached_tokens)  # type: ignore[attr-defined]
-        elif one.kind == "completed":
-            fate[name], output[name] = True, one.output_tokens  # type: ignore[attr-defined]
-        elif one.shown.ends:
+        elif record.kind == "scheduled":
+            cached.setdefault(name, record.cached_tokens)  # type: ignore[attr-defined]
+        elif record.kind == "completed":
+            fate[name], output[name] = True, record.output_tokens  # type: ignore[attr-defined]
+        elif record.shown.ends:
             fate[name] = False
             cancelled.append(of[name])
     for session, names in calls.items():
@@ -155,42 +155,44 @@ def test_every_figure_is_what_the_records_up_to_there_say() -> None:
     states = set()
     for parts in (9000, 100, 5000, 7000, 1, 2500, 10_000, 3700, 4400, 1800, 8200, 600):
         event = parts * made.frontier // 10_000
-        found = {one.name: one for one in courses(made, event)}
-        assert {name: figures(one) for name, one in found.items()} == told(event)
-        states |= {one.state for one in found.values()}
+        found = {course.name: course for course in courses(made, event)}
+        assert {name: figures(session) for name, session in found.items()} == told(event)
+        states |= {session.state for session in found.values()}
         counts = made.simulation.cluster.sessions
         assert counts is not None
-        by_state = [[one.name for one in found.values() if one.state == state] for state in (COMPLETED, CANCELLED)]
+        by_state = [
+            [session.name for session in found.values() if session.state == state] for state in (COMPLETED, CANCELLED)
+        ]
         ended = [name for names in by_state for name in names]
         assert counts.started == len(found)
         assert set(counts.unfinished) >= set(found) - set(ended)
-        assert made.tape.sessions.in_flight(event) == sum(one.in_flight for one in found.values())
+        assert made.tape.sessions.in_flight(event) == sum(session.in_flight for session in found.values())
     assert states == {RUNNING, THINKING, TOOL, COMPLETED, CANCELLED}
 
 
 def test_in_the_end_the_report_counts_the_same() -> None:
     made = whole()
-    found = courses(made, made.frontier)
+    sessions = courses(made, made.frontier)
     report = made.report().sessions
     assert report is not None
-    states = [one.state for one in found]
+    states = [session.state for session in sessions]
     assert (report.completed, report.cancelled) == (states.count(COMPLETED), states.count(CANCELLED))
     assert report.completed > 5 < report.cancelled
-    assert report.calls == sum(len(one.calls) for one in found)
-    spans = [one.since_us - one.began_us for one in found if one.state == COMPLETED]
+    assert report.calls == sum(len(session.calls) for session in sessions)
+    spans = [session.since_us - session.began_us for session in sessions if session.state == COMPLETED]
     assert report.duration_ms.max == max(spans) / 1000
 
 
 def test_what_a_session_waits_for_is_what_its_next_call_says_it_waited_for() -> None:
     """A wait is known only afterwards: the next call tells how long it was, and it began where the state began."""
     made, seen = whole(), set()
-    for one in courses(made, made.frontier):
-        client = one.name.rpartition("-")[0]
-        for call in one.calls[1:]:
+    for course in courses(made, made.frontier):
+        client = course.name.rpartition("-")[0]
+        for call in course.calls[1:]:
             if made.tape.time_us(call.sent.event - 1) == call.time_us:
                 continue
             run_to_stop(made.seek(call.sent.event - 1))
-            place = made.tape.sessions.place(one.name)
+            place = made.tape.sessions.place(course.name)
             assert place is not None
             before = read_session(made.tape, made.experiment, place, made.event, made.settled)
             if before.in_flight:
@@ -207,7 +209,7 @@ def test_what_a_session_waits_for_is_what_its_next_call_says_it_waited_for() -> 
 def test_a_session_that_the_horizon_cuts_off_is_unfinished() -> None:
     made = Debugger(blis_tui.load("conversations", set={"workload.sessions": 3, "horizon_us": 5_000_000}))
     run_to_stop(made.seek(10**9))
-    states = [one.state for one in courses(made, made.frontier)]
+    states = [course.state for course in courses(made, made.frontier)]
     assert UNFINISHED in states
     assert states.count(UNFINISHED) == made.report().sessions.unfinished  # type: ignore[union-attr]
 
@@ -235,8 +237,8 @@ def told_by_log(made: Debugger) -> object:
 
 
 def test_a_breakpoint_stops_at_each_call_of_a_session() -> None:
-    name = next(one.name for one in courses(whole(), whole().frontier) if len(one.calls) > 3)
-    expected = [one.event for one in records() if getattr(one, "session_id", "") == name]
+    name = next(course.name for course in courses(whole(), whole().frontier) if len(course.calls) > 3)
+    expected = [record.event for record in records() if getattr(record, "session_id", "") == name]
     made = Debugger(experiment())
     watch = Watch([parse_breakpoint(about_session(name), experiment())])
     found = []
@@ -256,7 +258,7 @@ def test_a_first_token_that_a_preemption_discarded_is_none_of_the_call() -> None
     for name in made.tape.names():
         life = made.tape.life(name)
         for at, entry in enumerate(life):
-            if entry.what == "preempted" and any(one.what == "first-token" for one in life[:at]):
+            if entry.what == "preempted" and any(event.what == "first-token" for event in life[:at]):
                 calls = [call for course in courses(made, entry.event) for call in course.calls]
                 assert next(call for call in calls if call.name == name).first_token_us < 0
                 seen += 1

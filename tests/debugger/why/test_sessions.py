@@ -59,9 +59,9 @@ def test_a_conversation() -> None:
 
 def test_the_calls_of_an_agent() -> None:
     debugger, found = sessions(AGENT)
-    for name, (_, one, other, last) in found.items():
-        slower = max(one, other, key=end_of)
-        before_it = one.input_tokens + one.output_tokens + other.output_tokens
+    for name, (_, request, other, last) in found.items():
+        slower = max(request, other, key=end_of)
+        before_it = request.input_tokens + request.output_tokens + other.output_tokens
         assert told(debugger, last) == [
             f"It is call 4 of {name}, sent 0 us after {slower.request_id}, the last of 2 calls that it waited for.",
             f"{before_it:,} of the {last.input_tokens:,} tokens of its prompt are the conversation so far.",

@@ -266,7 +266,7 @@ def test_every_cause_occurs() -> None:
     )
     names += ("photos", "prompts gather", "prompts pause", "whole answers")
     names += tuple(name for name in MORE if name.startswith("sglang"))
-    found = {one.cause for name in names for one in stops_of(name)}
+    found = {stop.cause for name in names for stop in stops_of(name)}
     assert found == set(stopped.CAUSES)
 
 
@@ -296,10 +296,10 @@ def test_shipped_rules_always_say_why_whatever_the_limits(
             "policy.batching": {"kind": rule},
         },
     )
-    for one in stops(run):
-        assert one.cause in stopped.CAUSES
-        assert not one.need or one.had < one.need
-        assert one.cause not in AMOUNTS or one.need
+    for stop in stops(run):
+        assert stop.cause in stopped.CAUSES
+        assert not stop.need or stop.had < stop.need
+        assert stop.cause not in AMOUNTS or stop.need
 
 
 # ---- a rule of somebody else's ----
@@ -418,8 +418,8 @@ def test_wait_lines() -> None:
     tape = debugger.tape
     name = tape.name(40)
     life = tape.life(name)
-    queued = next(one.event for one in life if one.what == "queued")
-    scheduled = next(one.event for one in life if one.what == "scheduled")
+    queued = next(event.event for event in life if event.what == "queued")
+    scheduled = next(event.event for event in life if event.what == "scheduled")
     lines = told(debugger, name, debugger.frontier)
     assert list(lines) == [queued]
     assert lines[queued].startswith("waited ")
@@ -433,7 +433,7 @@ def test_wait_lines_begin_again_with_a_preemption() -> None:
     debugger = finished("kv-pressure")
     for name in debugger.tape.names():
         life = debugger.tape.life(name)
-        preempted = [one.event for one in life if one.what == "preempted"]
+        preempted = [event.event for event in life if event.what == "preempted"]
         lines = told(debugger, name, debugger.frontier)
         assert set(preempted) <= set(lines)
 
@@ -486,7 +486,9 @@ def test_a_spent_budget_is_said_to_have_gone_to_what_the_steps_computed(name: st
         assert sum(share.decodes for share in shares) == decodes, request
         told = Counter[str]()
         for share in shares:
-            assert [tokens for _, tokens in share.prompts] == sorted((one[1] for one in share.prompts), reverse=True)
+            assert [tokens for _, tokens in share.prompts] == sorted(
+                (prompt[1] for prompt in share.prompts), reverse=True
+            )
             told.update(dict(share.prompts))
         assert told == prompts, request
         kept_out += bool(prompts)

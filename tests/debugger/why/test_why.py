@@ -89,9 +89,11 @@ def everywhere(debugger: Debugger) -> str:
         run_to_stop(debugger.seek(event))
         digest = debugger.digest()
         snapshot = debugger.simulation.snapshot()
-        asked = {one.request_id for one in snapshot.in_transit} | {names[event % len(names)]}
+        asked = {request.request_id for request in snapshot.in_transit} | {names[event % len(names)]}
         for instance in snapshot.instances:
-            asked |= {one.request_id for one in (*instance.waiting[:4], *instance.running[:3], *instance.running[-2:])}
+            asked |= {
+                request.request_id for request in (*instance.waiting[:4], *instance.running[:3], *instance.running[-2:])
+            }
         for one in sorted(asked):
             shown.add(explain_request(debugger, one), f"{one} at event {event}")
         shown.add(explain_event(debugger, event), f"event {event}")
@@ -142,7 +144,7 @@ def test_who_runs_and_gets_nothing_of_a_spent_budget_is_told_who_spent_it() -> N
         row = debugger.tape.row(event)
         if row.step < 0 or debugger.tape.step(row.step).batch_tokens < budget:
             continue
-        step = next(one for one in debugger.records_of(event) if isinstance(one, StepFinished))
+        step = next(record for record in debugger.records_of(event) if isinstance(record, StepFinished))
         if not step.stalled:
             continue
         run_to_stop(debugger.seek(event))
@@ -151,8 +153,8 @@ def test_who_runs_and_gets_nothing_of_a_spent_budget_is_told_who_spent_it() -> N
             r"in the order in which they arrived: the whole token budget of (\d+) was spent[^:]*: (.*?)\.", text
         )
         assert told is not None, text
-        assert int(told[1]) == budget == step.decode_requests + sum(one.new_tokens for one in step.chunks)
-        most = max(step.chunks, key=lambda one: one.new_tokens)
+        assert int(told[1]) == budget == step.decode_requests + sum(chunk.new_tokens for chunk in step.chunks)
+        most = max(step.chunks, key=lambda chunk: chunk.new_tokens)
         assert f"{most.request_id} {most.new_tokens}" in re.sub(" +", " ", told[2])
         found += 1
         if found == 3:
@@ -171,8 +173,8 @@ def waiting_behind(debugger: Debugger, wanted: str) -> Explanation:
             continue
         run_to_stop(debugger.seek(event))
         for instance in debugger.simulation.snapshot().instances:
-            for one in instance.waiting[:2]:
-                explanation = explain_request(debugger, one.request_id)
+            for request in instance.waiting[:2]:
+                explanation = explain_request(debugger, request.request_id)
                 if re.search(wanted, explanation.to_text()):
                     return explanation
     raise AssertionError(f"nobody waits so: {wanted}")
@@ -189,9 +191,9 @@ def test_waiting_for_tokens_names_who_spent_them() -> None:
     debugger = finished("small budget")
     explanation = waiting_behind(debugger, "was spent")
     told = sentences(part(explanation, "Why it waits now"))
-    found = re.search(r"the whole token budget of 24 was spent \(max_num_batched_tokens\): (.*)\.", told)
-    assert found
-    spent = re.sub(r"(\d+) decodes? took 1 each", r"decode \1", found[1])
+    match = re.search(r"the whole token budget of 24 was spent \(max_num_batched_tokens\): (.*)\.", told)
+    assert match
+    spent = re.sub(r"(\d+) decodes? took 1 each", r"decode \1", match[1])
     spent = re.sub(r"\d+ more prefills? ", "more ", spent)
     assert sum(int(one.split()[-1]) for one in spent.split(", ")) == 24
 
@@ -406,10 +408,10 @@ def test_a_choice_is_shown_with_the_load_it_met(name: str) -> None:
         instances = debugger.simulation.snapshot().instances
         rows = part(explain_event(debugger, event), "The instances just before").rows
         assert [row.label for row in rows if row.share == "chosen"] == [f"instance {tape.row(event).instance}"]
-        assert [row.figure for row in rows] == [f"{one.waiting_count:,} waiting" for one in instances]
-        for row, one in zip(rows, instances, strict=True):
-            assert f"{one.running_count:,} running, {one.kv.used_blocks:,} KV block" in said(row.note)
-            assert said(row.note).endswith(f", {one.life}") == (one.life != "active")
+        assert [row.figure for row in rows] == [f"{instance.waiting_count:,} waiting" for instance in instances]
+        for row, instance in zip(rows, instances, strict=True):
+            assert f"{instance.running_count:,} running, {instance.kv.used_blocks:,} KV block" in said(row.note)
+            assert said(row.note).endswith(f", {instance.life}") == (instance.life != "active")
     run_to_stop(debugger.seek(debugger.frontier))
 
 
@@ -417,8 +419,8 @@ def test_a_long_step_is_compared_with_the_usual() -> None:
     debugger = at("kv-pressure", 10**9)
     tape = debugger.tape
     steps = [event for event in range(1, debugger.frontier + 1) if tape.is_step(event)]
-    event = max(steps, key=lambda one: tape.step(tape.row(one).step).duration_us)
-    before = [tape.step(tape.row(one).step).duration_us for one in steps if one < event][-1000:]
+    event = max(steps, key=lambda step: tape.step(tape.row(step).step).duration_us)
+    before = [tape.step(tape.row(step).step).duration_us for step in steps if step < event][-1000:]
     usual = usual_duration(tape, 0, event)
     assert usual == sorted(before)[len(before) // 2]
     duration = tape.step(tape.row(event).step).duration_us
@@ -485,8 +487,8 @@ def test_a_step_tells_when_it_was_planned_and_who_is_planned_waits_for_the_step_
     tape = debugger.tape
     checked = 0
     for name in tape.names()[5:60:9]:
-        scheduled = next(one for one in tape.life(name) if one.what == "scheduled")
-        started = next(one for one in tape.life(name) if one.what == "started")
+        scheduled = next(event for event in tape.life(name) if event.what == "scheduled")
+        started = next(event for event in tape.life(name) if event.what == "started")
         run_to_stop(debugger.seek(scheduled.event))
         explained = explain_event(debugger, started.event)
         told = sentences(part(explained, "When it was planned"))
@@ -514,7 +516,7 @@ def test_a_step_is_of_those_whom_it_computes_something_for(rule: str) -> None:
     run_to_stop(debugger.run())
     held = 0
     for event in [one for one in range(1, debugger.frontier + 1) if debugger.tape.is_step(one)]:
-        step = next(one for one in debugger.records_of(event) if isinstance(one, StepFinished))
+        step = next(record for record in debugger.records_of(event) if isinstance(record, StepFinished))
         served = plural(len(step.chunks) + step.decode_requests, "request")
         if step.chunks and not step.decode_requests and step.running > len(step.chunks) and held < 5:
             assert f" for {served} in " in explain_event(debugger, event).headline

@@ -34,15 +34,15 @@ def tiered() -> Debugger:
 
 
 def test_a_swap_is_explained_with_what_recomputing_would_have_cost(swapping: Debugger) -> None:
-    records = [one for event in range(1, 621) for one in swapping.records_of(event)]
-    chosen = {one.choice: one for one in records if isinstance(one, RestoreChosen)}
+    records = [record for event in range(1, 621) for record in swapping.records_of(event)]
+    chosen = {record.choice: record for record in records if isinstance(record, RestoreChosen)}
     assert set(chosen) == {"swap", "recompute"}
     for choice, words in (("swap", "moved to the host"), ("recompute", "that is cheaper")):
         told = explain_event(swapping, chosen[choice].event).to_text()
         assert words in told
         assert span_text(chosen[choice].swap_us) in told
         assert span_text(chosen[choice].recompute_us) in told
-    back = next(one for one in records if isinstance(one, SwappedBack))
+    back = next(record for record in records if isinstance(record, SwappedBack))
     told = " ".join(explain_request(swapping, back.request_id).to_text().split())
     assert "its KV cache stays on the host" in told
     assert f"{back.tokens:,} tokens of it back from the host in {span_text(back.transfer_us)}" in told
@@ -52,8 +52,8 @@ def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> N
     made = debugger("retraction", 0)
     run_to_stop(made.run(Watch([parse_breakpoint("retracted", made.experiment)])))
     records = made.records_of(made.event)
-    retracted = next(one for one in records if isinstance(one, Retracted))
-    (victim,) = [one.request_id for one in records if isinstance(one, Preempted)]
+    retracted = next(record for record in records if isinstance(record, Retracted))
+    (victim,) = [record.request_id for record in records if isinstance(record, Preempted)]
     for explanation in (explain_request(made, victim), explain_event(made, made.event)):
         told = " ".join(explanation.to_text().split())
         assert f"needed {retracted.needed_blocks} KV blocks, and {retracted.free_blocks:,} were available" in told
@@ -70,7 +70,7 @@ def test_a_preemption_by_priority_is_explained_with_both_priorities_and_the_thre
     made = debugger("service-classes", 0, policy=policy, engine__max_num_seqs=24, engine__block_size_tokens=1)
     run_to_stop(made.run(Watch([parse_breakpoint("preempted-by-priority", made.experiment)])))
     records = made.records_of(made.event)
-    told_of = next(one for one in records if isinstance(one, PreemptedByPriority))
+    told_of = next(record for record in records if isinstance(record, PreemptedByPriority))
     assert told_of.priority - told_of.beneficiary_priority > 2 == told_of.threshold
     for explanation in (explain_request(made, told_of.request_id), explain_event(made, made.event)):
         told = " ".join(explanation.to_text().split())
@@ -97,13 +97,13 @@ def test_recomputing_is_said_to_be_cheaper_unless_the_other_way_was(restore: str
 
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
     kv = view_at(swapping).moment.state.instances[0].kv
-    assert [one.name for one in kv.below] == ["swapped out"]
+    assert [tier.name for tier in kv.below] == ["swapped out"]
     shown = text_of(kv_map(view_at(swapping), 80, 24))
     assert f"{kv.below[0].used_blocks:,} of 3,000 blocks, {kv.below[0].came_back:,} reloaded" in shown
 
 
 def test_reloads_are_explained_and_tiers_are_on_the_map(tiered: Debugger) -> None:
-    loaded = next(one for one in tiered.records_of(tiered.event) if isinstance(one, TiersLoaded))
+    loaded = next(record for record in tiered.records_of(tiered.event) if isinstance(record, TiersLoaded))
     told = " ".join(explain_event(tiered, loaded.event).to_text().split())
     assert f"{loaded.blocks} KV blocks came back (cpu: {loaded.blocks})" in told
     assert "of 4,000 blocks" in text_of(kv_map(view_at(tiered), 80, 24))
@@ -114,7 +114,7 @@ def test_a_breakpoint_stops_at_thrashing() -> None:
     made = debugger("kv-tiers", 0, engine__kv_tiers={"kind": "threshold", "cpu_blocks": 4000, "offload_at": 0})
     stop = run_to_stop(made.run(Watch([parse_breakpoint("tiers.thrashing > 0", made.experiment)])))
     assert stop.hits
-    thrashed = [one.thrashing for one in made.records_of(made.event) if isinstance(one, TiersLoaded)]
+    thrashed = [record.thrashing for record in made.records_of(made.event) if isinstance(record, TiersLoaded)]
     assert max(thrashed) > 0
     assert f"{sum(thrashed)} block" in stop.hits[0].sentence
     assert "thrashing" in explain_event(made, made.event).to_text()
@@ -148,16 +148,16 @@ def test_who_waits_for_blocks_is_told_who_has_them(name: str, changed: dict[str,
             continue
         run_to_stop(made.seek(event))
         batch = made.simulation.cluster.instances[row.instance].batch
-        held = {one.request_id: batch.cohort.held_blocks(one) for one in batch.holders()}
+        held = {holder.request_id: batch.cohort.held_blocks(holder) for holder in batch.holders()}
         largest = sorted(held.values(), reverse=True)[:3]
         head = batch.waiting.head().request_id
         for told in (explain_event(made, event).to_text(), explain_request(made, head).to_text()):
-            found = re.search(r"The largest holders? (?:is|are) (.*)\.\n", told)
-            assert found is not None, told
-            named = {who: int(blocks) for who, blocks in re.findall(r"(\w+) \((\d+)\)", found[1])}
+            match = re.search(r"The largest holders? (?:is|are) (.*)\.\n", told)
+            assert match is not None, told
+            named = {who: int(blocks) for who, blocks in re.findall(r"(\w+) \((\d+)\)", match[1])}
             assert list(named.values()) == largest
             assert all(held[who] == blocks for who, blocks in named.items())
-            queued += any(who not in {one.request_id for one in batch.running.values()} for who in named)
+            queued += any(who not in {request.request_id for request in batch.running.values()} for who in named)
             pages += 1
     assert pages > 20
     assert bool(queued) == (name == "quickstart")
@@ -178,7 +178,7 @@ def test_a_queued_request_that_has_its_blocks_needs_none() -> None:
         told = " ".join(explain_request(made, queue[0].request_id).to_text().split()) if queue else ""
         blocked = re.search(r"Head-of-line blocking: (\w+), further back, (needs|has its blocks already)", told)
         if blocked is not None:
-            behind = next(one for one in queue if one.request_id == blocked[1])
+            behind = next(request for request in queue if request.request_id == blocked[1])
             assert (blocked[2] != "needs") == (behind.index in batch.reserved)
             found += blocked[2] != "needs"
     assert found

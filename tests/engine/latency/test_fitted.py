@@ -186,7 +186,7 @@ def test_what_experts_reach_is_of_the_units_that_they_take() -> None:
 def test_without_overlap_products_take_reading_and_multiplying() -> None:
     apart = replace(H100, reached_overlap=0.0)
     loads = [decodes(count, 500) for count in (1, 8, 64, 256, 500, 1000)]
-    hidden, exposed = ([time_us(load, LLAMA_70B_FP8, one) for load in loads] for one in (H100, apart))
+    hidden, exposed = ([time_us(load, LLAMA_70B_FP8, hardware) for load in loads] for hardware in (H100, apart))
     work = work_of(pool_of(LLAMA_70B_FP8))
     weights_us = FittedSettings().weights * work.weights_us
     for count, one, other in zip((1, 8, 64, 256, 500, 1000), hidden, exposed, strict=True):
@@ -250,7 +250,7 @@ def test_8_bits_halve_weights_and_cache() -> None:
 
 def test_4_bit_experts_multiply_in_8_bits_where_there_are_units_for_4() -> None:
     model = replace(MIXTRAL, expert_weight_bytes=0.53125)
-    hopper, blackwell = (work_of(pool_of(model, one, 1)).expert_token_us for one in (H100, B200))
+    hopper, blackwell = (work_of(pool_of(model, hardware, 1)).expert_token_us for hardware in (H100, B200))
     assert hopper / blackwell == pytest.approx(4500 / (989.5 / 2))
 
 
@@ -320,8 +320,8 @@ def test_tensor_parallelism_costs_latency_and_bandwidth() -> None:
 
 def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelerator() -> None:
     slow = replace(H100, memory_bandwidth_tb_per_s=0.864)
-    plain = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4) for one in (H100, slow)]
-    with_it = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4, sorted_sampling=True) for one in (H100, slow)]
+    plain = [time_us(decodes(64, 100), LLAMA_70B_FP8, hardware, 4) for hardware in (H100, slow)]
+    with_it = [time_us(decodes(64, 100), LLAMA_70B_FP8, hardware, 4, sorted_sampling=True) for hardware in (H100, slow)]
     extra = [after - before for before, after in zip(plain, with_it, strict=True)]
     assert extra[0] == pytest.approx(64 * 128.256 * FittedSettings().sampler_us, abs=1)
     assert extra[1] == pytest.approx(extra[0], abs=1)
@@ -334,7 +334,7 @@ def test_what_is_reached_elsewhere_is_told_beside_what_coefficients_stand_for() 
         FittedSettings().fp8_flops,
         FittedSettings().expert_flops,
     )
-    assert tuple(1 / one for one in coefficients) == (
+    assert tuple(1 / coefficient for coefficient in coefficients) == (
         REACHED_MEMORY,
         REACHED_16_BITS,
         REACHED_8_BITS,
@@ -343,7 +343,7 @@ def test_what_is_reached_elsewhere_is_told_beside_what_coefficients_stand_for() 
 
 
 def test_no_factor_is_below_what_the_datasheet_allows() -> None:
-    factors = [one.name for one in fields(FittedSettings) if one.metadata["key"].limits.get("maximum") == 1e4]
+    factors = [field.name for field in fields(FittedSettings) if field.metadata["key"].limits.get("maximum") == 1e4]
     assert len(factors) == 10
     plain = pool_of(CODELLAMA_34B)
     for name in factors:

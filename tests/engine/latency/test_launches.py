@@ -79,7 +79,7 @@ def test_steps_of_decodes_alone_may_be_the_only_graphs(kind: str) -> None:
         {"engine.enforce_eager": True},
         {"engine.enforce_eager": True, "engine.cudagraph_mode": "FULL_DECODE_ONLY"},
     ]
-    pools = [experiment(**settings, **one).pools[0] for one in keys]
+    pools = [experiment(**settings, **key).pools[0] for key in keys]
     graph, same, decodes, eager, both = (launched(create_latency(builtin(), pool), pool) for pool in pools)
     assert not isinstance(same, Launched)
     for load in LOADS:
@@ -118,13 +118,15 @@ def test_what_is_not_known_is_said() -> None:
         for latency in (box, "fitted")
         for eager in (False, True)
     ]
-    said = [[one.id for one in run.warnings if one.id == "eager-without-cost"] for run in runs]
+    said = [[warning.id for warning in run.warnings if warning.id == "eager-without-cost"] for run in runs]
     assert said == [[], ["eager-without-cost"], [], []]
     assert [*runs[0].rows] == [*runs[1].rows]
     assert [*runs[2].rows] != [*runs[3].rows]
     (said_of,) = (
-        one
-        for one in blis_tui.run(experiment(**{"engine.cudagraph_mode": "FULL_DECODE_ONLY", "latency": box})).warnings
-        if one.id == "eager-without-cost"
+        warning
+        for warning in blis_tui.run(
+            experiment(**{"engine.cudagraph_mode": "FULL_DECODE_ONLY", "latency": box})
+        ).warnings
+        if warning.id == "eager-without-cost"
     )
     assert said_of.message.startswith("engine.cudagraph_mode has no effect")

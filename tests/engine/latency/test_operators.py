@@ -94,8 +94,8 @@ def test_tables_are_read_once_for_each_document_and_whose_kernels_they_are() -> 
     read = tables_in(document, "vllm")
     assert tables_in(document, "vllm") is read
     others = [tables_in(dict(document), "vllm"), tables_in(document, "tensorrt-llm")]
-    assert all(one is not read for one in others)
-    same, copied, other = (one.gemm("fp8", 8192, 8192) for one in (read, *others))
+    assert all(operator_tables is not read for operator_tables in others)
+    same, copied, other = (operator_tables.gemm("fp8", 8192, 8192) for operator_tables in (read, *others))
     assert same == copied != other
 
 
@@ -293,20 +293,20 @@ def test_models_that_share_tables_are_as_if_made_alone_and_remember_for_themselv
     made = [loaded(**{"model": "llama-3.1-8b-instruct", "hardware": "h100", **one}) for one in VARIED]
     pools = [one.pools[0] for one in made]
     for pool in (*pools, *pools, replace(pools[0], operators=read_tables("l40s"))):
-        found, other = (create_latency(made[0].plugins, pool) for _ in range(2))
+        model, other = (create_latency(made[0].plugins, pool) for _ in range(2))
         given: dict[str, Any] = {**pool.latency.settings}
         settings = OperatorSettings(**given)
         alone = OperatorModel(settings, pool)
         if settings.steps is not None:
             alone = ScaledOperatorModel(settings, pool, settings.steps)
-        assert isinstance(found, OperatorModel)
+        assert isinstance(model, OperatorModel)
         assert isinstance(other, OperatorModel)
-        assert type(found) is type(other) is type(alone)
+        assert type(model) is type(other) is type(alone)
         for batch, context in ((1, 100), (7, 3000), (200, 500)):
-            assert decoding(found, batch, context) == decoding(alone, batch, context)
-            assert prefilling(found, context) == prefilling(alone, context)
-        assert found._tokens_us == alone._tokens_us
-        assert found._decodes.keys() == alone._decodes.keys()
+            assert decoding(model, batch, context) == decoding(alone, batch, context)
+            assert prefilling(model, context) == prefilling(alone, context)
+        assert model._tokens_us == alone._tokens_us
+        assert model._decodes.keys() == alone._decodes.keys()
         assert not other._decodes
 
 
@@ -367,10 +367,10 @@ def test_latent_attention_of_prompts_is_as_measured(name: str) -> None:
     for shown in document["latent_attention"]["prefill"]:  # type: ignore[index]
         at = shown["length"].index(4096)
         for heads, row in zip(shown["heads"], shown["us"], strict=True):
-            found = tables.latent_prefill(shown["kv_cache"], 128, heads)
-            assert found is not None
-            assert found.alone.known == "measured"
-            assert found.alone.at(4096 * 4097 / 2) == float(row.split()[at])
+            prefill_attention = tables.latent_prefill(shown["kv_cache"], 128, heads)
+            assert prefill_attention is not None
+            assert prefill_attention.alone.known == "measured"
+            assert prefill_attention.alone.at(4096 * 4097 / 2) == float(row.split()[at])
 
 
 def test_queries_that_are_compressed_have_two_smaller_products() -> None:
@@ -409,7 +409,7 @@ def test_the_busiest_of_the_gpus_that_share_experts_counts() -> None:
         largest.append(4 * max(shares))
     more = fsum(largest) / len(largest)
     assert more == pytest.approx(1.0 + popularity_excess(4, experts, 1.0), abs=0.01)
-    computed = [one.costs.parts_us(8192, 0)["experts"][0] for one in (even, uneven)]
+    computed = [operator_model.costs.parts_us(8192, 0)["experts"][0] for operator_model in (even, uneven)]
     assert computed[1] / computed[0] == pytest.approx(more, rel=0.12)
 
 
@@ -555,7 +555,7 @@ def test_long_products_of_vllm_take_as_much_more_as_its_servers_did() -> None:
     assert prefilling(usual, 512) == prefilling(table, 512)
     assert decoding(usual, 256, 1000) == decoding(table, 256, 1000)
     wide = (steps("llama-3.1-70b-instruct", "h200", 4, **one) for one in ({}, {"latency__products_fp8_long": 3}))
-    assert len({prefilling(one, 4096) for one in wide}) == 1
+    assert len({prefilling(operator_model, 4096) for operator_model in wide}) == 1
 
 
 @pytest.mark.parametrize(("gpu", "each"), [("h200", 0.75), ("b200", 3.0), ("l40s", 0.75), ("a100-80", 0.0)])

@@ -60,11 +60,11 @@ def test_the_way_to_the_queue_and_back_is_added() -> None:
     plain, _ = steps(loaded({"kind": "blis"}, [5000], **{"workload.requests": 1}))
     latency = {"kind": "recorded", "durations_us": [5000], "queue_us": 700, "queue_per_token_us": 2}
     slow, _ = steps(loaded({"kind": "blis"}, [5000], **{"workload.requests": 1, "latency": latency}))
-    (one,), (other,) = plain.report().rows, slow.report().rows
-    assert one.ttft_us is not None
-    assert one.e2e_us is not None
-    assert other.ttft_us == one.ttft_us + 700 + 2 * one.input_tokens
-    assert other.e2e_us == one.e2e_us + 700 + 2 * one.input_tokens
+    (request,), (other,) = plain.report().rows, slow.report().rows
+    assert request.ttft_us is not None
+    assert request.e2e_us is not None
+    assert other.ttft_us == request.ttft_us + 700 + 2 * request.input_tokens
+    assert other.e2e_us == request.e2e_us + 700 + 2 * request.input_tokens
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_way_to_the_queue_and_back_is_added() -> None:
 def test_they_belong_to_one_instance(wrong: dict[str, object], at: str) -> None:
     with pytest.raises(SpecError, match="apply to one instance") as caught:
         loaded({"kind": "vllm-v1"}, [9000], **wrong)
-    assert [f"`{at}" in (one.help or "") for one in caught.value.diagnostics] == [True]
+    assert [f"`{at}" in (diagnostic.help or "") for diagnostic in caught.value.diagnostics] == [True]
 
 
 def test_each_pool_of_one_instance_has_its_own() -> None:

@@ -48,9 +48,9 @@ def loaded(ranks: int = 16, split: int = 1, hardware: str = "h200", **engine: ob
 def steps(ranks: int = 16, split: int = 1, hardware: str = "h200", **engine: object) -> OperatorModel:
     """Its step-time model."""
     made = loaded(ranks, split, hardware, **engine)
-    found = create_latency(made.plugins, made.pools[0])
-    assert isinstance(found, OperatorModel)
-    return found
+    model = create_latency(made.plugins, made.pools[0])
+    assert isinstance(model, OperatorModel)
+    return model
 
 
 def decoding(model: OperatorModel, own: int, others: int) -> int:
@@ -155,12 +155,12 @@ def test_with_one_rank_whole_experts_are_what_operators_know_of_a_server() -> No
     made = {"model": "qwen3-30b-a3b", "hardware": "h200", "cluster.tensor_parallel": 4, "policy.batching": "vllm-v1"}
     own = {"kind": "operators", "expert_parallel": 4, "experts_spread": 0}
     ours = {"latency": {"kind": "operators", "experts_spread": 0}, "engine": {"expert_parallel": True}}
-    found = []
+    models = []
     for more in ({"latency": own}, ours):
         one = blis_tui.load("quickstart", set={**made, **more})
-        found.append(create_latency(one.plugins, one.pools[0]))
+        models.append(create_latency(one.plugins, one.pools[0]))
     loads = [StepLoad([], count, count * 500) for count in (1, 7, 64, 200)]
-    assert [found[0].step_time_us(load) for load in loads] == [found[1].step_time_us(load) for load in loads]
+    assert [models[0].step_time_us(load) for load in loads] == [models[1].step_time_us(load) for load in loads]
 
 
 # ---- published servers ----

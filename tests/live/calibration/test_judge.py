@@ -37,5 +37,5 @@ def test_requests_belong_to_the_stage_in_which_they_arrive() -> None:
     arrivals_us = [0.0, 1e6, 2e6 - 1, 2e6, 2e6 + 1, 4.9e6, 5e6, 6e6]
     asked = [Pair(Measured(at, 10, 2, 1.0, 2.0), 1.0, 2.0) for at in arrivals_us]
     stages = by_stage(asked, [2.0, 3.0])
-    assert [[one.measured.arrival_us for one in stage] for stage in stages] == [arrivals_us[:3], arrivals_us[3:]]
+    assert [[pair.measured.arrival_us for pair in stage] for stage in stages] == [arrivals_us[:3], arrivals_us[3:]]
     assert by_stage(asked, []) == [asked]

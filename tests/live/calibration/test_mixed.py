@@ -25,9 +25,9 @@ def test_requests_of_one_server_are_no_mixture(seed: int) -> None:
 
 
 def test_requests_of_two_servers_are_a_mixture() -> None:
-    one, other = recorded(1.2, 1), recorded(2.4, 2)
-    both = sorted((*one.requests, *other.requests), key=lambda it: it.arrival_us)
-    said = mixed(replace(one, requests=tuple(both)))
+    recording, other = recorded(1.2, 1), recorded(2.4, 2)
+    both = sorted((*recording.requests, *other.requests), key=lambda it: it.arrival_us)
+    said = mixed(replace(recording, requests=tuple(both)))
     assert said is not None
     slow, _, judged = said.split()[:3]
     assert 55 <= int(slow) <= 60

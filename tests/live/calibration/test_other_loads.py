@@ -36,10 +36,10 @@ def fitted(**changes: float) -> PluginConfig:
 def times(experiment: Experiment, latency: PluginConfig) -> np.ndarray:
     simulation = Simulation(with_latency(experiment, latency), check="off")
     simulation.run()
-    rows = [one for one in simulation.report(verify=False).rows if one.ttft_us and one.e2e_us]
-    gaps = [((one.e2e_us or 0) - (one.ttft_us or 0)) / (one.output_tokens - 1) for one in rows]
+    rows = [row for row in simulation.report(verify=False).rows if row.ttft_us and row.e2e_us]
+    gaps = [((row.e2e_us or 0) - (row.ttft_us or 0)) / (row.output_tokens - 1) for row in rows]
     return np.array(
-        [np.mean([one.ttft_us or 0 for one in rows]), np.mean(gaps), np.mean([one.e2e_us or 0 for one in rows])]
+        [np.mean([row.ttft_us or 0 for row in rows]), np.mean(gaps), np.mean([row.e2e_us or 0 for row in rows])]
     )
 
 

@@ -35,12 +35,12 @@ def steps_of(experiment: Experiment, noise: float, seed: int = 1) -> tuple[Step,
     stream = Streams(seed).stream("noise")
     return tuple(
         Step(
-            one.duration_us * (1.0 + noise * stream.normal()),
-            one.decode_requests,
-            one.decode_context_tokens,
-            tuple((chunk.computed_tokens, chunk.new_tokens) for chunk in one.chunks),
+            record.duration_us * (1.0 + noise * stream.normal()),
+            record.decode_requests,
+            record.decode_context_tokens,
+            tuple((chunk.computed_tokens, chunk.new_tokens) for chunk in record.chunks),
         )
-        for one in records
+        for record in records
     )
 
 

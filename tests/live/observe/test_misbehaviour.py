@@ -199,7 +199,7 @@ async def test_every_request_has_a_row_that_says_what_became_of_it(
         assert row.tokens == tokens if tokens is not None else 0 < row.tokens < 100
     summary = summarize(rows)
     assert summary.failed == 3
-    assert any(f"3 {outcome}" in one for one in warnings(summary, recording))
+    assert any(f"3 {outcome}" in warning for warning in warnings(summary, recording))
 
 
 def without_usage(asked: Asked, reply: Replying) -> None:
@@ -385,7 +385,8 @@ async def test_a_server_that_lies_about_its_tokens_is_counted_again(tmp_path: Pa
     summary = summarize(recording.requests)
     assert summary.output_tokens == 6 * TOKENS
     assert any(
-        "token count differs from the tokens it sent in 6 answers" in one for one in warnings(summary, recording)
+        "token count differs from the tokens it sent in 6 answers" in warning
+        for warning in warnings(summary, recording)
     )
 
 
@@ -431,9 +432,9 @@ async def test_rows_are_there_while_the_run_still_goes_on(tmp_path: Path) -> Non
         observer = observer_of(server.url, tmp_path / "r", requests=16, timeout_s=60)
         running = asyncio.create_task(observer.run())
         await server.was_asked(14)
-        found = read_recording(tmp_path / "r")
+        recording = read_recording(tmp_path / "r")
         observer.stop()
         await asyncio.wait_for(running, 30)
-    assert len(found.requests) >= 4
-    assert all(row.outcome == "completed" for row in found.requests)
-    assert found.about["complete"] is False
+    assert len(recording.requests) >= 4
+    assert all(row.outcome == "completed" for row in recording.requests)
+    assert recording.about["complete"] is False

@@ -100,9 +100,9 @@ async def test_servers_that_take_words_are_asked_how_many_tokens_a_word_has(
     assert len(sent) == 2 + REQUESTS  # the first two warm the server up
     assert {one.body["model"] for one in sent} == {"m"}
     assert {one.path for one in sent} == {"/v1/chat/completions" if api == "chat" else "/v1/completions"}
-    assert [one.prompt_tokens for one in recording.requests] == [8] * REQUESTS
-    assert [one.outcome for one in recording.requests] == ["completed"] * REQUESTS
-    assert {one.whole for one in recording.requests} == {not stream}
+    assert [request.prompt_tokens for request in recording.requests] == [8] * REQUESTS
+    assert [request.outcome for request in recording.requests] == ["completed"] * REQUESTS
+    assert {request.whole for request in recording.requests} == {not stream}
 
 
 @pytest.mark.parametrize("counts", [None, 7])
@@ -166,7 +166,7 @@ async def test_a_schedule_ends_at_its_limits(tmp_path: Path, limits: dict[str, i
     async with serving() as server:
         plan = plan_of(server.url, warm_up=0, limits=Limits(timeout_us=20_000_000, **limits))
         recording = await run(plan, tmp_path / "r")
-    assert [one.due_us for one in recording.requests] == [APART_US * number for number in range(sent)]
+    assert [request.due_us for request in recording.requests] == [APART_US * number for number in range(sent)]
 
 
 async def test_a_deadline_of_a_request_ends_it_before_the_limit_of_all(tmp_path: Path) -> None:
@@ -206,11 +206,11 @@ async def test_the_log_counters_and_progress_of_a_run_are_kept(tmp_path: Path) -
     about = json.loads((tmp_path / "r" / "recording.json").read_text())
     assert about["kept"] == 7
     assert (about["complete"], about["log"], about["kv_events"]) == (True, True, False)
-    assert [one.number for one in recording.steps] == [102 + number for number in range(REQUESTS)]  # no warm-up
+    assert [step.number for step in recording.steps] == [102 + number for number in range(REQUESTS)]  # no warm-up
     assert about["counters"]["vllm:generation_tokens_total"] == 10 * REQUESTS
     assert (told[-1].sent, told[-1].running) == (REQUESTS, 0)
     assert len(recording.scrapes) >= 2
-    times = [one.time_us for one in recording.scrapes]
+    times = [scrape.time_us for scrape in recording.scrapes]
     assert times == sorted(times)
 
 

@@ -69,7 +69,7 @@ async def wired(behave: Behave, *, transport: bool) -> AsyncIterator[Wire]:
     finally:
         wire.close()
         server.close()
-        await asyncio.gather(*(one for one in tasks if one is not None))
+        await asyncio.gather(*(task for task in tasks if task is not None))
         await asyncio.sleep(0)  # transports close in the next turn
 
 
@@ -144,4 +144,4 @@ async def test_a_transport_that_was_never_opened_cannot_send() -> None:
         heard = Heard()
         wire._sink = heard
         wire.connection_lost(lost)
-        assert [one and str(one) for one in heard.ends] == [told]
+        assert [end and str(end) for end in heard.ends] == [told]

@@ -64,19 +64,19 @@ def ask(core: Core, contents: Contents, at_us: int, prompt: list[int], answer: i
 
 def drive(core: Core, arrivals: list[tuple[int, list[int], int]], stops_us: list[int]) -> list[RequestUpdate]:
     """Submit everything at its time, stopping wherever asked on the way."""
-    contents, found = Contents(16), []
+    contents, updates = Contents(16), []
     moments = sorted(
         [(at_us, 0, number) for number, (at_us, _, _) in enumerate(arrivals)] + [(at, 1, 0) for at in stops_us]
     )
     for at_us, kind, number in moments:
-        found += core.advance(at_us - 1)
+        updates += core.advance(at_us - 1)
         if kind:
-            found += core.advance(at_us)
+            updates += core.advance(at_us)
         else:
             ask(core, contents, at_us, *arrivals[number][1:])
     while (upcoming := core.next_us()) is not None:
-        found += core.advance(upcoming)
-    return found
+        updates += core.advance(upcoming)
+    return updates
 
 
 ARRIVALS = st.lists(
@@ -109,10 +109,10 @@ def test_recorded_arrivals_give_the_same_simulation(
 
 def check_times(news: list[RequestUpdate], rows: Iterable[RequestRow]) -> None:
     """Every token came once, the first and the last when the client is said to have had them."""
-    assert [one.time_us for one in news] == sorted(one.time_us for one in news)
+    assert [new.time_us for new in news] == sorted(new.time_us for new in news)
     for number, row in enumerate(rows):
-        told = [one for one in news if one.number == number]
-        counts = [one.tokens for one in told if not one.end]
+        told = [new for new in news if new.number == number]
+        counts = [request_update.tokens for request_update in told if not request_update.end]
         assert counts == sorted(set(counts))
         assert row.ttft_us is not None
         assert row.e2e_us is not None
@@ -139,7 +139,7 @@ def test_a_client_that_goes_ends_its_request_and_the_table_replays_that(tmp_path
     core.abort(3, 90_000)  # decoding
     core.abort(99, 90_000)  # nobody
     news = core.advance(95_000)
-    assert [(one.end, one.time_us) for one in news if one.number == 3][-1] == ("aborted", 90_001)
+    assert [(new.end, new.time_us) for new in news if new.number == 3][-1] == ("aborted", 90_001)
     assert core.running == 5
     core.abort(3, 99_000)
     while (upcoming := core.next_us()) is not None:
@@ -170,13 +170,13 @@ def test_what_goes_down_with_an_instance_is_lost() -> None:
     for number in range(150):
         ask(core, contents, 80_000 * number, [number % 7] * 64, 200)
     news = core.advance(40_000_000)
-    ends = {one.number: one for one in news if one.end}
+    ends = {new.number: new for new in news if new.end}
     assert len(ends) == 150
-    lost = [one for one in ends.values() if one.end == "lost"]
+    lost = [end for end in ends.values() if end.end == "lost"]
     assert lost
-    assert 10_000_000 <= min(one.time_us for one in lost) < 10_050_000  # with the step under way
-    assert max(one.time_us for one in lost) < 10_100_000  # whoever was on the way there
-    assert all(one.end in ("over", "lost") for one in ends.values())
+    assert 10_000_000 <= min(request_update.time_us for request_update in lost) < 10_050_000  # with the step under way
+    assert max(request_update.time_us for request_update in lost) < 10_100_000  # whoever was on the way there
+    assert all(end.end in ("over", "lost") for end in ends.values())
 
 
 def test_conversations_find_what_was_said_in_the_cache() -> None:

@@ -128,7 +128,7 @@ async def test_without_ignore_eos_answers_are_as_long_as_the_workload_says() -> 
     async with serving(experiment) as client:
         answers = [(await client.post("/v1/completions", prompt="hello", max_tokens=5))[1] for _ in range(12)]
         _, least = await client.post("/v1/completions", prompt="hello", max_tokens=40, min_tokens=30)
-    told = [(one["usage"]["completion_tokens"], one["choices"][0]["finish_reason"]) for one in answers]  # type: ignore[index]
+    told = [(answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) for answer in answers]  # type: ignore[index]
     assert {count for count, _ in told} == {4, 5}
     assert all(reason == ("stop" if count < 5 else "length") for count, reason in told)
     assert least["usage"]["completion_tokens"] == 30  # type: ignore[index]
@@ -224,8 +224,8 @@ async def test_a_simulation_that_cannot_go_on_is_told_to_everybody() -> None:
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     found = {}
     for family in text_string_to_metric_families(text):
-        for one in family.samples:
-            found[one.name, tuple(sorted(one.labels.items()))] = one.value
+        for sample in family.samples:
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample.value
     return found
 
 
@@ -274,7 +274,7 @@ async def test_metrics_count_answers_by_the_reason_that_they_give() -> None:
         await client.get("/metrics")
         answers += [(await client.post(path, messages=messages))[1] for _ in range(3)]
         told = finished(samples(await client.get("/metrics")))
-    reasons = [one["choices"][0]["finish_reason"] for one in answers]  # type: ignore[index]
+    reasons = [answer["choices"][0]["finish_reason"] for answer in answers]  # type: ignore[index]
     assert reasons[9:] == ["stop"] * 3  # they end by themselves
     assert told == {reason: reasons.count(reason) for reason in ("stop", "length")}
 
@@ -354,15 +354,15 @@ async def test_kv_events_tell_what_is_in_the_cache() -> None:
                     if isinstance(event, BlockStored):
                         before = event.parent_block_hash
                         assert before is None or before in cached or before in event.block_hashes
-                        for place, one in enumerate(event.block_hashes):
+                        for place, block_hash in enumerate(event.block_hashes):
                             tokens = tuple(event.token_ids[16 * place : 16 * place + 16])
                             assert len(tokens) == 16
-                            cached[one] = (before, tokens)
-                            before = one
+                            cached[block_hash] = (before, tokens)
+                            before = block_hash
                     elif isinstance(event, BlockRemoved):
                         removed += len(event.block_hashes)
-                        for one in event.block_hashes:
-                            del cached[one]
+                        for block_hash in event.block_hashes:
+                            del cached[block_hash]
             pool = client.endpoint.core.simulation.cluster.instances[0].pool
             visible = pool.visible_keys(client.endpoint.core.simulation.now_us)
     finally:

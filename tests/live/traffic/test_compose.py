@@ -45,8 +45,8 @@ def test_rates_are_kept_and_names_are_unique(tmp_path: Path) -> None:
     path.write_text(result.text)
     assert validate(path).name == "all"
     traffic = open_traffic(str(path), Choice())
-    found = traffic_figures.describe(traffic, Ledger(traffic.requests, 16))
-    for name, group in found.clients.items():
+    description = traffic_figures.describe(traffic, Ledger(traffic.requests, 16))
+    for name, group in description.clients.items():
         assert group.rate_per_s == pytest.approx(shares[name], rel=4 / group.requests**0.5)
     assert result.notes == (
         "mixed-slo: the client `chat` was renamed to `chat-2`",
@@ -113,15 +113,15 @@ def test_traces_are_merged_by_time(tmp_path: Path) -> None:
     head = "request_id,arrival_time_us,input_tokens,output_tokens,prefix_group,prefix_length,session_id\n"
     (tmp_path / "a.csv").write_text(head + "r,5,9,1,g,4,s\nq,7,9,2,,0,\n")
     (tmp_path / "b.csv").write_text(head + "r,5,9,3,g,4,s\nq,6,9,4,,0,\n")
-    found = [one.request for one in merged(parts(tmp_path / "a.csv", tmp_path / "b.csv"))]
-    assert [(one.arrival_us, one.request_id, one.output_tokens) for one in found] == [
+    requests = [timing.request for timing in merged(parts(tmp_path / "a.csv", tmp_path / "b.csv"))]
+    assert [(request.arrival_us, request.request_id, request.output_tokens) for request in requests] == [
         (5, "a/r", 1),
         (5, "b/r", 3),
         (6, "b/q", 4),
         (7, "a/q", 2),
     ]
-    assert [one.segments for one in found[:2]] == [(("a/g", 4),), (("b/g", 4),)]
-    assert [one.session_id for one in found] == ["a/s", "b/s", "", ""]
+    assert [request.segments for request in requests[:2]] == [(("a/g", 4),), (("b/g", 4),)]
+    assert [request.session_id for request in requests] == ["a/s", "b/s", "", ""]
     twice = list(trace_csv(merged(parts(tmp_path / "a.csv", tmp_path / "a.csv"))))
     assert [line.partition(",")[0] for line in twice[1:]] == ["a-1/r", "a-2/r", "a-1/q", "a-2/q"]
 
@@ -136,7 +136,7 @@ def test_media_and_answers_of_two_traces_are_not_the_same(tmp_path: Path) -> Non
     row = '5,9,4,"[[""s"",9]]",said,3,"[[0,3,""cat""]]",70\n'
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(head + row)
-    found = list(merged(parts(tmp_path / "a.csv", tmp_path / "b.csv")))
-    assert [one.request.media_items[0].content for one in found] == ["a/cat", "b/cat"]
-    assert [one.request.content for one in found] == [(("a/s", 9), ("a/said", 4)), (("b/s", 9), ("b/said", 4))]
-    assert [one.e2e_us for one in found] == [70, 70]
+    timings = list(merged(parts(tmp_path / "a.csv", tmp_path / "b.csv")))
+    assert [timing.request.media_items[0].content for timing in timings] == ["a/cat", "b/cat"]
+    assert [timing.request.content for timing in timings] == [(("a/s", 9), ("a/said", 4)), (("b/s", 9), ("b/said", 4))]
+    assert [timing.e2e_us for timing in timings] == [70, 70]

@@ -31,7 +31,7 @@ def replayed(path: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("name", ["mixed-slo", "prefix-heavy", "trace-replay", "tenant-budgets", "burst"])
 def test_what_ships_replays_alike(tmp_path: Path, name: str) -> None:
-    requests = [one.request for one in open_traffic(name, Choice(requests=300, seed=3)).requests]
+    requests = [timing.request for timing in open_traffic(name, Choice(requests=300, seed=3)).requests]
     path = tmp_path / "requests.csv"
     path.write_text("".join(trace_csv(RequestTiming(request=request, client="") for request in requests)))
     assert replayed(path) == [seen(request) for request in requests]
@@ -126,7 +126,7 @@ def test_a_replay_that_waits_is_written_as_it_was_recorded_or_not_at_all(tmp_pat
     )
     choice = Choice(generating=True)
     if timed:
-        found = [one.request.arrival_us for one in open_traffic(str(tmp_path / "w.yaml"), choice).requests]
+        found = [request.request.arrival_us for request in open_traffic(str(tmp_path / "w.yaml"), choice).requests]
         assert found == [5, 900]
     else:
         with pytest.raises(PolicyError, match="wait for their answers: when they send depends on the cluster"):

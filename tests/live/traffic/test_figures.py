@@ -100,12 +100,12 @@ def test_groups(found: figures.Description, rows: list[tuple[int, int, int, str,
 
 def test_sessions(found: figures.Description, rows: list[tuple[int, int, int, str, str]]) -> None:
     talks = {name: [row[0] for row in rows if row[4] == name] for name in dict.fromkeys(row[4] for row in rows)}
-    turns = [len(one) for one in talks.values()]
+    turns = [len(talk) for talk in talks.values()]
     assert found.sessions is not None
     assert (found.sessions.sessions, found.sessions.requests, found.sessions.turns_max) == (7, len(rows), max(turns))
     assert found.sessions.turns_mean == pytest.approx(statistics.mean(turns))
     assert found.sessions.turns_p50 == pytest.approx(statistics.median(turns))
-    gaps = [later - earlier for one in talks.values() for earlier, later in pairwise(one)]
+    gaps = [later - earlier for talk in talks.values() for earlier, later in pairwise(talk)]
     assert found.sessions.gap_p50_s == pytest.approx(statistics.median(gaps) / 1e6)
 
 
@@ -177,7 +177,7 @@ def test_azure(name: str, requests: int, prompt: int, answer: int) -> None:
 
 
 @needs_traces
-@pytest.mark.skipif("mooncake" not in [one.name for one in builtin().of(TRACES.path)], reason="no reader of it")
+@pytest.mark.skipif("mooncake" not in [plugin.name for plugin in builtin().of(TRACES.path)], reason="no reader of it")
 def test_mooncake() -> None:
     path = TRACES_FOLDER / "mooncake_conversation.jsonl.gz"
     found = description(path, block=512)

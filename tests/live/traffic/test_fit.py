@@ -121,7 +121,7 @@ def test_prefixes_stand_for_longer_chains(tmp_path: Path) -> None:
     assert reuse.trace is not None
     assert reuse.trace > 0.3
     clients = yaml.safe_load(found.text)["clients"]
-    shared = sum(one["share"] * one["prefix"]["tokens"] for one in clients if "prefix" in one)
+    shared = sum(client["share"] * client["prefix"]["tokens"] for client in clients if "prefix" in client)
     assert shared / 900 / 1005 == pytest.approx(reuse.trace, abs=0.005)
     assert reuse.fitted == pytest.approx(reuse.trace, abs=0.02)
     assert found.notes == (
@@ -158,7 +158,7 @@ def test_too_many_tenants_are_not_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "tenants.csv"
     path.write_text("arrival_time_us,input_tokens,output_tokens,tenant_id\n" + rows)
     found = fitted(path)
-    assert [(one.id, one.requests) for one in found.clients] == [("requests", 200)]
+    assert [(client.id, client.requests) for client in found.clients] == [("requests", 200)]
     assert found.notes == ("tenants are not distinguished: there are too many",)
 
 
@@ -247,8 +247,8 @@ def test_requests_that_arrive_together_are_like_no_process(tmp_path: Path) -> No
     path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(rows))
     warnings = fitted(path).warnings
     assert warnings[0].startswith("67 % of the requests arrive at the same time as the one before, which no arrival")
-    assert not any("try --stage 60, or" in one for one in warnings)
-    assert any(one.endswith("); replay the trace itself") for one in warnings)
+    assert not any("try --stage 60, or" in warning for warning in warnings)
+    assert any(warning.endswith("); replay the trace itself") for warning in warnings)
 
 
 def test_what_no_fit_sets_is_noted(tmp_path: Path) -> None:

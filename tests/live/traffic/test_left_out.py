@@ -24,7 +24,7 @@ OUTCOMES: Final = "aab" * 40 + "c"
 
 def burstgpt() -> str:
     models = {"a": "x", "b": "x", "c": '"x\ny"'}
-    rows = [f"{at},{models[one]},10,{0 if one == 'b' else 5},15,log" for at, one in enumerate(OUTCOMES)]
+    rows = [f"{at},{models[outcome]},10,{0 if outcome == 'b' else 5},15,log" for at, outcome in enumerate(OUTCOMES)]
     return "\n".join(["Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type", *rows]) + "\n"
 
 
@@ -34,7 +34,7 @@ def vllm_bench() -> str:
         "start_times": [float(at) for at in range(count)],
         "input_lens": [10] * count,
         "output_lens": [5] * count,
-        "errors": ["failed" if one == "b" else "" for one in OUTCOMES],
+        "errors": ["failed" if outcome == "b" else "" for outcome in OUTCOMES],
     })  # fmt: skip
 
 
@@ -43,12 +43,12 @@ def otel() -> str:
         usage = {"gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 5}
         return {"startTimeUnixNano": at * 10**9, "attributes": {"http.method": "GET"} if one == "b" else usage}
 
-    return "".join(json.dumps(span(at, one)) + "\n" for at, one in enumerate(OUTCOMES))
+    return "".join(json.dumps(span(at, outcome)) + "\n" for at, outcome in enumerate(OUTCOMES))
 
 
 def sharegpt() -> str:
     said = [{"value": "a question"}, {"value": "an answer"}]
-    return json.dumps([{"conversations": said[:1] if one == "b" else said} for one in OUTCOMES])
+    return json.dumps([{"conversations": said[:1] if outcome == "b" else said} for outcome in OUTCOMES])
 
 
 def tracelab() -> str:
@@ -58,7 +58,7 @@ def tracelab() -> str:
         )
         return {"session_id": f"{at}", "timing_events": times, "input_tokens_total": 10, "output_tokens": 5}
 
-    return "".join(json.dumps(row(at, one)) + "\n" for at, one in enumerate(OUTCOMES))
+    return "".join(json.dumps(row(at, outcome)) + "\n" for at, outcome in enumerate(OUTCOMES))
 
 
 FILES: Final = {
@@ -73,7 +73,7 @@ WHOLE: Final = ("azure", "bailian", "mooncake", "requests", "tracev2", "weka")
 
 
 def test_every_format_is_looked_at() -> None:
-    assert sorted([*FILES, *WHOLE]) == sorted(one.name for one in builtin().plugins if one.path == TRACES.path)
+    assert sorted([*FILES, *WHOLE]) == sorted(plugin.name for plugin in builtin().plugins if plugin.path == TRACES.path)
 
 
 @pytest.mark.parametrize("form", FILES)

@@ -85,5 +85,5 @@ def test_an_engine_with_room_and_time_finds_the_same() -> None:
     slow = {"workload": "prefix-heavy", "workload.rate_per_s": 0.05, "workload.requests": 60, "cluster.instances": 1}
     experiment = load("quickstart", set=slow)
     traffic = open_traffic("quickstart", Choice(tuple(f"{key}={value}" for key, value in slow.items())))
-    found = describe(traffic, Ledger(traffic.requests, experiment.pools[0].engine.block_size_tokens))
-    assert found.prefix_reuse.found_tokens == run(experiment).tokens.cached > 0
+    description = describe(traffic, Ledger(traffic.requests, experiment.pools[0].engine.block_size_tokens))
+    assert description.prefix_reuse.found_tokens == run(experiment).tokens.cached > 0

@@ -43,7 +43,9 @@ BASE: Mapping[str, object] = {
 
 def experiment(**changes: object) -> blis_tui.Experiment:
     """What the server is; keys of ``changes`` have two underlines for a dot."""
-    return blis_tui.load("quickstart", set={**BASE, **{key.replace("__", "."): one for key, one in changes.items()}})
+    return blis_tui.load(
+        "quickstart", set={**BASE, **{key.replace("__", "."): change for key, change in changes.items()}}
+    )
 
 
 def recorded(
@@ -71,7 +73,7 @@ def recorded(
         simulation.subscribe(kind, records.append)
     simulation.run()
     report = simulation.report()
-    steps = [one for one in records if isinstance(one, StepFinished)]
+    steps = [record for record in records if isinstance(record, StepFinished)]
     writing = Folder(folder)
     preemptions = len(records) - len(steps)
     cached = sum(row.cached_tokens for row in report.rows)
@@ -89,7 +91,7 @@ def recorded(
     for line in _lines(steps, engine.kv_blocks, gap_us, front_us, line_late_us):
         writing.step(line)
     for time_us in range(0, simulation.now_us, 250_000):
-        before = [one for one in steps if one.time_us + one.duration_us <= time_us]
+        before = [step for step in steps if step.time_us + step.duration_us <= time_us]
         running, used = (before[-1].running, before[-1].kv_used_blocks) if before else (0, 0)
         values = {"vllm:num_requests_running": float(running), "vllm:kv_cache_usage_perc": used / engine.kv_blocks}
         writing.scrape(Scrape(time_us=time_us + front_us, values=values))
@@ -129,21 +131,21 @@ def _lines(
 ) -> list[Step]:
     lines: list[Step] = []
     answered: dict[str, None] = {}
-    for number, one in enumerate(steps):
-        again = [chunk for chunk in one.chunks if chunk.request_id in answered]
-        fresh = [chunk for chunk in one.chunks if chunk.request_id not in answered]
-        answered |= dict.fromkeys(one.first_tokens)
-        end_us = one.time_us + one.duration_us - gap_us + front_us
+    for number, step in enumerate(steps):
+        again = [chunk for chunk in step.chunks if chunk.request_id in answered]
+        fresh = [chunk for chunk in step.chunks if chunk.request_id not in answered]
+        answered |= dict.fromkeys(step.first_tokens)
+        end_us = step.time_us + step.duration_us - gap_us + front_us
         lines.append(
             Step(
                 number=number,
                 end_us=None if late_us is None else end_us + late_us(number),
-                duration_us=one.duration_us - gap_us,
+                duration_us=step.duration_us - gap_us,
                 prefill_requests=len(fresh),
                 prefill_tokens=sum(chunk.new_tokens for chunk in fresh),
-                decode_requests=one.decode_requests + len(again),
-                decode_tokens=one.decode_requests + sum(chunk.new_tokens for chunk in again),
-                kv_share=one.kv_used_blocks / kv_blocks,
+                decode_requests=step.decode_requests + len(again),
+                decode_tokens=step.decode_requests + sum(chunk.new_tokens for chunk in again),
+                kv_share=step.kv_used_blocks / kv_blocks,
             )
         )
     return lines

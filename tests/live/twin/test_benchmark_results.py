@@ -54,16 +54,16 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_same_settings_give_the_same_latencies(result: Path) -> None:
     """But for the lengths that requests share, which a result does not have: there the simulation computes more."""
-    found = compare_results(result, server("engine.max_num_seqs=8"), "quickstart")
-    assert len(found.pairs) == 60
-    assert abs(found.errors["e2e"].bias) < 0.005
-    assert found.notes == ("1 request without a complete answer: what they added to the load is not simulated",)
+    twin = compare_results(result, server("engine.max_num_seqs=8"), "quickstart")
+    assert len(twin.pairs) == 60
+    assert abs(twin.errors["e2e"].bias) < 0.005
+    assert twin.notes == ("1 request without a complete answer: what they added to the load is not simulated",)
 
 
 def test_other_settings_part(result: Path) -> None:
-    found = compare_results(result, server("engine.max_num_seqs=3"), "quickstart")
-    assert found.errors["ttft"].bias > 0.5
-    assert found.parting is not None
+    twin = compare_results(result, server("engine.max_num_seqs=3"), "quickstart")
+    assert twin.errors["ttft"].bias > 0.5
+    assert twin.parting is not None
 
 
 def test_the_command_says_where_they_part(result: Path) -> None:
@@ -116,10 +116,10 @@ def test_other_tools_say_the_same_of_each_request(write: Callable[[Sequence[Requ
     simulation.run()
     path = tmp_path / "result"
     path.write_text(write(simulation.report().rows))
-    found = compare_results(path, server("engine.max_num_seqs=8"), "quickstart")
-    assert len(found.pairs) == 60
-    assert abs(found.errors["e2e"].bias) < 0.005
-    assert found.notes == ("1 request without a complete answer: what they added to the load is not simulated",)
+    twin = compare_results(path, server("engine.max_num_seqs=8"), "quickstart")
+    assert len(twin.pairs) == 60
+    assert abs(twin.errors["e2e"].bias) < 0.005
+    assert twin.notes == ("1 request without a complete answer: what they added to the load is not simulated",)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def report() -> Report:
     return simulation.report()
 
 
-def of(found: Distribution, names: Sequence[str], factor: float = 1.0, **renamed: str) -> dict[str, float]:
-    figures = {name: getattr(found, name) for name in ("mean", "p50", "p90", "p95", "p99", "min", "max")}
+def of(distribution: Distribution, names: Sequence[str], factor: float = 1.0, **renamed: str) -> dict[str, float]:
+    figures = {name: getattr(distribution, name) for name in ("mean", "p50", "p90", "p95", "p99", "min", "max")}
     return {renamed.get(name, name): figures[name] * factor for name in names}
 
 
@@ -81,8 +81,8 @@ def serving(report: Report, **more: object) -> str:
     shown = {"ttft": latency.ttft_ms, "tpot": latency.tpot_ms, "itl": latency.itl_ms}
     figures = {
         f"{figure}_{name}_ms": value
-        for name, found in shown.items()
-        for figure, value in of(found, ("mean", "p50", "p99"), p50="median").items()
+        for name, distribution in shown.items()
+        for figure, value in of(distribution, ("mean", "p50", "p99"), p50="median").items()
     }
     return json.dumps({
         "backend": "openai", "request_rate": 30.0, "max_concurrency": None, "duration": 2.5, "completed": 60,
@@ -127,8 +127,8 @@ def guidellm(report: Report) -> str:
 
 
 def inference_perf(report: Report) -> str:
-    def seconds(found: Distribution) -> dict[str, float]:
-        return of(found, ALL, 1e-3, p50="median")
+    def seconds(distribution: Distribution) -> dict[str, float]:
+        return of(distribution, ALL, 1e-3, p50="median")
 
     latency, rows = report.latency, report.rows
     return json.dumps({
@@ -154,8 +154,8 @@ def inference_perf(report: Report) -> str:
 
 
 def llm_d(report: Report) -> str:
-    def stated(found: Distribution, unit: str) -> dict[str, object]:
-        return {"units": unit, **of(found, ALL, 1e-3 if unit[0] == "s" else 1.0)}
+    def stated(distribution: Distribution, unit: str) -> dict[str, object]:
+        return {"units": unit, **of(distribution, ALL, 1e-3 if unit[0] == "s" else 1.0)}
 
     latency, rows = report.latency, report.rows
     aggregate = {
@@ -211,7 +211,7 @@ def test_the_server_itself_differs_in_no_figure(tool: str, report: Report, tmp_p
     assert (summary.tool, summary.completed, summary.failed) == (tool, 60, None if tool == "SGLang" else 2)
     found = compare_summary(summary, opened, "quickstart", own_load=True)
     assert len(found.figures) == count
-    assert [one.name for one in found.figures if abs(one.change or 0.0) > 1e-9] == []
+    assert [figure.name for figure in found.figures if abs(figure.change or 0.0) > 1e-9] == []
     assert ", ".join(found.lacking) == lacking
     told = "2 requests failed: what they added to the load is not simulated" in found.notes
     assert told == (tool != "SGLang")
@@ -230,7 +230,7 @@ def test_the_load_is_what_the_file_says(tool: str, report: Report, tmp_path: Pat
     assert (document["requests"], document["rate_per_s"]) == (60, 30.0)
     assert client["arrivals"] == {"kind": "constant" if tool == "GuideLLM" else "poisson"}
     assert client["input_tokens"] == round(mean([row.input_tokens for row in report.rows]))
-    shown = {one.name: one for one in found.figures}
+    shown = {figure.name: figure for figure in found.figures}
     assert abs(shown["tokens of a prompt"].change or 0.0) < 0.01
     assert "not in the file: lengths of single prompts; all simulated ones have the mean" in found.notes
     assert ("not in the file: the gaps between requests; simulated is a Poisson process" in found.notes) == (
@@ -406,9 +406,9 @@ def test_one_of_several_runs_is_chosen(report: Report, tmp_path: Path) -> None:
         assert caught.value.help == "choose one: --run 1 to --run 2"
         with pytest.raises(InputError, match="no run 3"):
             read_summary(tmp_path / name, 3)
-        found = read_summary(tmp_path / name, 2)
-        assert found is not None
-        assert found.run == "run 2 of 2"
+        summary = read_summary(tmp_path / name, 2)
+        assert summary is not None
+        assert summary.run == "run 2 of 2"
     chosen = read_summary(tmp_path / "lines", 2)
     assert chosen is not None
     assert chosen.rate_per_s == 2.0
@@ -489,7 +489,7 @@ def test_a_broken_file_is_one_error_with_its_line(case: str, report: Report, tmp
     code, out, err = twin(path)
     assert (code, out) == (2, "")
     assert err.count("error[BLIS2100]") == 1
-    where = next(number for number, one in enumerate(path.read_text().splitlines(), 1) if new in one)
+    where = next(number for number, splitline in enumerate(path.read_text().splitlines(), 1) if new in splitline)
     assert f"{path}:{where}:" in err
     assert any(f"= help: {advice}" in err for advice in ("it must be", "a length is", "list seconds"))
     assert "Traceback" not in err

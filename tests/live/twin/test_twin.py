@@ -131,7 +131,7 @@ def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) ->
     assert len(twin.pairs) == 60
     assert set(twin.errors) == {"e2e"}
     assert twin.errors["e2e"].mape == 0
-    assert {one.left["ttft"] for one in twin.course} == {None}
+    assert {stretch.left["ttft"] for stretch in twin.course} == {None}
 
 
 def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_another_limit_parts_them_where_it_first_counts(tmp_path: Path) -> None:
     assert twin.parting is not None
     assert twin.parting.cause == "batch"
     assert "waited in the simulation" in twin.parting.why
-    first = next(n for n, one in enumerate(twin.left.batches or ()) if one.requests > 4)
+    first = next(n for n, batch in enumerate(twin.left.batches or ()) if batch.requests > 4)
     assert twin.parting.step == first
     more = compare_with_simulation(recording, experiment(engine__kv_blocks=2000), "roomy")
     assert more.notes == ("the server has 110 KV blocks, the experiment 2000: --set engine.kv_blocks=110",)
@@ -379,23 +379,23 @@ def test_the_course_is_that_of_the_rows(tmp_path: Path) -> None:
     assert len(twin.course) == 10
     last_us = max(*(row["chunks"][-1][0] for row in rows), *(row.completed_us or 0 for row in simulated))
     from_us = 0
-    for one in twin.course:
-        until_us = one.until_us
+    for stretch in twin.course:
+        until_us = stretch.until_us
         assert until_us - from_us == pytest.approx(last_us / 10, abs=2)
         sent = [row for row in rows if from_us <= row["sent_us"] < until_us]
-        assert one.requests == len(sent)
+        assert stretch.requests == len(sent)
         seen = [scrape["vllm:num_requests_running"] for scrape in scrapes if scrape["time_us"] <= until_us]
-        assert one.left["running"] == seen[-1]
-        assert one.left["waiting"] is None  # this server does not say
+        assert stretch.left["running"] == seen[-1]
+        assert stretch.left["waiting"] is None  # this server does not say
         over = [step for step in steps if step.time_us + step.duration_us <= until_us]
-        assert (one.right["running"], one.right["waiting"]) == (over[-1].running, over[-1].waiting)
-        assert one.right["KV in use"] == over[-1].kv_used_blocks / 90
-        assert one.right["preemptions"] == len([time_us for time_us in preempted if time_us <= until_us])
+        assert (stretch.right["running"], stretch.right["waiting"]) == (over[-1].running, over[-1].waiting)
+        assert stretch.right["KV in use"] == over[-1].kv_used_blocks / 90
+        assert stretch.right["preemptions"] == len([time_us for time_us in preempted if time_us <= until_us])
         if sent:
             ttft_us = [row["chunks"][0][0] - row["sent_us"] for row in sent]
             e2e_us = [row.e2e_us or 0 for row in simulated if from_us <= row.arrival_us < until_us]
-            assert one.left["ttft"] == pytest.approx(sum(ttft_us) / len(sent) / 1e3)
-            assert one.right["e2e"] == pytest.approx(sum(e2e_us) / len(sent) / 1e3)
+            assert stretch.left["ttft"] == pytest.approx(sum(ttft_us) / len(sent) / 1e3)
+            assert stretch.right["e2e"] == pytest.approx(sum(e2e_us) / len(sent) / 1e3)
         from_us = until_us
-    assert max(one.right["waiting"] or 0 for one in twin.course) > 0
-    assert max(one.right["preemptions"] or 0 for one in twin.course) > 0
+    assert max(stretch.right["waiting"] or 0 for stretch in twin.course) > 0
+    assert max(stretch.right["preemptions"] or 0 for stretch in twin.course) > 0

@@ -100,7 +100,7 @@ def made_up(kind: str) -> Record:
     """A record of a kind whose fields do not matter."""
     values = {"int": 1, "float": 1.5, "bool": True, "str": "r"}
     record = RECORD_KINDS[kind]
-    return record(*(values.get(str(one.type), ()) for one in fields(record)))  # type: ignore[arg-type]
+    return record(*(values.get(str(field.type), ()) for field in fields(record)))  # type: ignore[arg-type]
 
 
 class Scripted:
@@ -585,16 +585,16 @@ def test_junk_is_either_understood_or_explained_with_a_place(text: str) -> None:
 
 
 def offered(text: str) -> list[str]:
-    return [one.text for one in suggestions(text, MADE)]
+    return [suggestion.text for suggestion in suggestions(text, MADE)]
 
 
 def test_an_empty_field_offers_everything_with_its_meaning() -> None:
     found = suggestions("", MADE)
-    words = [one.word for one in found]
+    words = [suggestion.word for suggestion in found]
     assert words[:3] == ["first", "request", "instance"]
     assert set(RECORD_KINDS) | {"kv.used", "step.stalled", "instance[0].waiting"} <= set(words)
     assert len(words) == len(set(words))
-    meanings = {one.word: one.meaning for one in found}
+    meanings = {suggestion.word: suggestion.meaning for suggestion in found}
     assert all(meanings.values())
     assert meanings["preempted"] == "a running request lost its KV blocks and went back to the queue"
     assert meanings["step.duration_ms"] == "duration of the step, in ms"
@@ -633,18 +633,18 @@ def test_what_the_input_field_offers(text: str, expected: list[str]) -> None:
 
 @given(st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=5).map(" ".join)))
 def test_every_offer_continues_what_was_typed(text: str) -> None:
-    for one in suggestions(text, MADE):
-        assert one.text.startswith(text)
-        assert len(one.text) > len(text)
+    for suggestion in suggestions(text, MADE):
+        assert suggestion.text.startswith(text)
+        assert len(suggestion.text) > len(text)
 
 
 @pytest.mark.parametrize(
     "name", ["request_12", "1234", "my request", 'a"b', "'a'", "[x]", "back\\slash", "preempted", "-"]
 )
 def test_a_breakpoint_about_a_request_of_any_name(name: str) -> None:
-    found = parse_breakpoint(about_request(name), MADE).condition
-    assert isinstance(found, RecordMatch)
-    assert found == RecordMatch(request=name)
+    condition = parse_breakpoint(about_request(name), MADE).condition
+    assert isinstance(condition, RecordMatch)
+    assert condition == RecordMatch(request=name)
 
 
 # ---- instances that come during a run ----

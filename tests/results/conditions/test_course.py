@@ -49,7 +49,7 @@ class Told:
 
     def events_of(self, kind: str) -> list[tuple[int, int]]:
         """Event and time of each record of a kind."""
-        return [(one["event"], one["time_us"]) for one in self.records if one["kind"] == kind]
+        return [(record["event"], record["time_us"]) for record in self.records if record["kind"] == kind]
 
 
 @cache
@@ -183,7 +183,7 @@ expect:
 def test_they_are_part_of_the_report_behind_bounds_on_its_figures() -> None:
     report = whole(load("-", stdin_text=SPEC, overrides=SHORT)).report()
     first = min(event for event, _ in told().events_of("preempted"))
-    assert [(one.metric, one.ok, one.event) for one in report.expectations] == [
+    assert [(expectation.metric, expectation.ok, expectation.event) for expectation in report.expectations] == [
         ("requests.completed", True, None),
         ("never preempted", False, first),
         ("eventually waiting == 0 within 30s after preempted", True, None),
@@ -200,7 +200,7 @@ def test_a_run_under_way_or_with_requests_of_its_own_is_not_judged() -> None:
     experiment = load("-", stdin_text=SPEC, overrides=SHORT)
     simulation = blis_tui.Simulation(experiment)
     simulation.run(max_events=100)
-    assert [one.metric for one in simulation.report().expectations] == ["requests.completed"]
+    assert [expectation.metric for expectation in simulation.report().expectations] == ["requests.completed"]
     at_once = whole(experiment).report().to_json()
     simulation.run()
     assert simulation.report().to_json() == at_once
@@ -222,7 +222,7 @@ def test_keys_that_do_not_go_together_are_errors(subject: str, bound: str) -> No
         return
     with pytest.raises(SpecError) as caught:
         load("-", stdin_text=text)
-    assert {one.code for one in caught.value.diagnostics} == {"BLIS2070"}
+    assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {"BLIS2070"}
 
 
 @pytest.mark.parametrize(("text", "us"), [("1s", 1e6), (".5ms", 500.0), ("250us", 250.0), ("1.5s", 1.5e6)])

@@ -537,14 +537,14 @@ def _parse(text: str) -> Expression | ConditionError:
 @given(_conditions())
 def test_a_condition_means_what_it_says_and_so_does_its_canonical_text(condition: Conditional) -> None:
     text, expected = condition
-    found = _parse(text)
-    if isinstance(found, ConditionError):  # the language has limits
-        assert "nested" in found.message or "characters" in found.message
+    error = _parse(text)
+    if isinstance(error, ConditionError):  # the language has limits
+        assert "nested" in error.message or "characters" in error.message
         return
     assert holds(text, ()) is expected
-    canonical = str(found)
+    canonical = str(error)
     again = parse_condition(canonical, instances=2)
-    assert again == found
+    assert again == error
     assert str(again) == canonical
     assert len(canonical) <= len(text)
 
@@ -561,12 +561,12 @@ WORDS = st.sampled_from(
 @settings(max_examples=500)
 @given(st.one_of(st.text(max_size=40), st.lists(WORDS, max_size=25).map(" ".join), st.lists(WORDS).map("".join)))
 def test_junk_is_either_understood_or_explained_with_a_place(text: str) -> None:
-    found = _parse(text)
-    if isinstance(found, ConditionError):
-        assert 0 <= found.column <= len(text)
-        assert found.column < found.end_column
-        assert found.message in str(found)
+    error = _parse(text)
+    if isinstance(error, ConditionError):
+        assert 0 <= error.column <= len(text)
+        assert error.column < error.end_column
+        assert error.message in str(error)
         return
-    assert parse_condition(str(found), instances=2) == found
+    assert parse_condition(str(error), instances=2) == error
     figures = Fixed(**dict.fromkeys(("running", "kv__utilization", "time_ms", "waiting"), 1))
-    assert found.measure(figures, ()) in {True, False}
+    assert error.measure(figures, ()) in {True, False}

@@ -112,8 +112,10 @@ def workload(*clients: dict[str, object]) -> dict[str, object]:
     ],
 )
 def test_documents(old: dict[str, Any], new: dict[str, Any], expected: list[tuple[str, str, object, object]]) -> None:
-    found = experiment_differences(old, new)
-    assert [(one.path, one.kind, one.old, one.new) for one in found] == expected
+    differences = experiment_differences(old, new)
+    assert [
+        (difference.path, difference.kind, difference.old, difference.new) for difference in differences
+    ] == expected
 
 
 def test_comparing_leaves_the_documents_alone() -> None:
@@ -224,25 +226,25 @@ def test_requests() -> None:
 
 
 def test_a_known_change_gives_known_rows(small: Path) -> None:
-    found = compared(small, **{"engine.kv_blocks": 61})
-    assert [(one.path, one.old, one.new) for one in found.spec or ()] == [
+    comparison = compared(small, **{"engine.kv_blocks": 61})
+    assert [(difference.path, difference.old, difference.new) for difference in comparison.spec or ()] == [
         ("engine.max_model_len", 40960, 976),  # what auto stands for, with so few blocks
         ("engine.kv_blocks", 16220, 61),
     ]
-    by_name = {one.metric: one for one in found.metrics}
+    by_name = {metric.metric: metric for metric in comparison.metrics}
     assert (by_name["kv.blocks"].b, by_name["kv.preemptions"].verdict) == (61, "worse")
     assert by_name["latency.e2e_ms.p99"].verdict == "worse"
-    assert "latency.e2e_ms.max" in {one.metric for one in found.shown_metrics(everything=False)}
-    assert found.results_differ
+    assert "latency.e2e_ms.max" in {metric.metric for metric in comparison.shown_metrics(everything=False)}
+    assert comparison.results_differ
 
 
 def test_equal_experiments_are_equal(small: Path) -> None:
-    found = compared(small)
-    assert not found.results_differ
-    assert isinstance(found.a, Simulated)
-    assert isinstance(found.b, Simulated)
-    assert found.a.report is found.b.report
-    text = comparison_text(found)
+    comparison = compared(small)
+    assert not comparison.results_differ
+    assert isinstance(comparison.a, Simulated)
+    assert isinstance(comparison.b, Simulated)
+    assert comparison.a.report is comparison.b.report
+    text = comparison_text(comparison)
     assert "specification: no differences" in text
     assert "report: no differences in" in text
 
@@ -250,10 +252,12 @@ def test_equal_experiments_are_equal(small: Path) -> None:
 def test_swapping_the_sides_swaps_everything(small: Path) -> None:
     there = compared(small, **{"cluster.instances": 2})
     back = compare(there.b, there.a)
-    assert {(one.path, one.old, one.new) for one in there.spec or ()} == {
-        (one.path, one.new, one.old) for one in back.spec or ()
+    assert {(difference.path, difference.old, difference.new) for difference in there.spec or ()} == {
+        (difference.path, difference.new, difference.old) for difference in back.spec or ()
     }
-    assert {(one.metric, one.a, one.b) for one in there.metrics} == {(one.metric, one.b, one.a) for one in back.metrics}
+    assert {(metric.metric, metric.a, metric.b) for metric in there.metrics} == {
+        (metric.metric, metric.b, metric.a) for metric in back.metrics
+    }
     assert there.requests is not None
     assert back.requests is not None
     assert {one.request_id for one in there.requests.most_affected} == {
@@ -263,12 +267,12 @@ def test_swapping_the_sides_swaps_everything(small: Path) -> None:
 
 
 def test_many_tenants_are_folded(small: Path) -> None:
-    found = compared(small, **{"engine.kv_blocks": 61})
+    comparison = compared(small, **{"engine.kv_blocks": 61})
     tenants = tuple(ComparedFigure(metric=f"tenants.t{n}.completed", a=10, b=20 + n) for n in range(9))
-    assert isinstance(found.a, Simulated)
-    group = next(iter(found.a.report.slo_classes.values()))
-    report = replace(found.a.report, tenants={"t0": group, "t1": group})
-    told = replace(found, a=replace(found.a, report=report), metrics=(*found.metrics, *tenants))
+    assert isinstance(comparison.a, Simulated)
+    group = next(iter(comparison.a.report.slo_classes.values()))
+    report = replace(comparison.a.report, tenants={"t0": group, "t1": group})
+    told = replace(comparison, a=replace(comparison.a, report=report), metrics=(*comparison.metrics, *tenants))
     text = comparison_text(told)
     assert [f"tenants.t{n}." in text for n in range(9)] == [n > 5 for n in range(9)]
     assert "more metrics that differ" in text
@@ -277,9 +281,9 @@ def test_many_tenants_are_folded(small: Path) -> None:
 
 
 def test_another_name_alone_changes_no_result(small: Path) -> None:
-    found = compared(small, **{"metadata.name": "other"})
-    assert [one.path for one in found.spec or ()] == ["metadata.name"]
-    assert not found.results_differ
+    comparison = compared(small, **{"metadata.name": "other"})
+    assert [difference.path for difference in comparison.spec or ()] == ["metadata.name"]
+    assert not comparison.results_differ
 
 
 @cache

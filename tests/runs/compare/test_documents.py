@@ -15,8 +15,12 @@ ABSENT = object()
 
 def found(old: object, new: object) -> list[tuple[str, object, object]]:
     return [
-        (one.path, ABSENT if one.kind == "added" else one.old, ABSENT if one.kind == "removed" else one.new)
-        for one in differences(old, new, pointer)
+        (
+            difference.path,
+            ABSENT if difference.kind == "added" else difference.old,
+            ABSENT if difference.kind == "removed" else difference.new,
+        )
+        for difference in differences(old, new, pointer)
     ]
 
 
@@ -54,7 +58,7 @@ def test_each_kind_of_difference(old: object, new: object, expected: list[tuple[
 
 
 def test_kinds_have_names() -> None:
-    assert [one.kind for one in differences({"a": 1, "b": 1}, {"b": 2, "c": 3}, pointer)] == [
+    assert [difference.kind for difference in differences({"a": 1, "b": 1}, {"b": 2, "c": 3}, pointer)] == [
         "removed",
         "changed",
         "added",

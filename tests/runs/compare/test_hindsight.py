@@ -59,9 +59,9 @@ def test_each_alternative_is_a_run_of_its_own(name: str) -> None:
     changed = 0
     for decision in judged(name).judged:
         assert decision.state == before[decision.request_id].state
-        for one in decision.alternatives:
-            assert one.instance != decision.chosen
-            other = report(name, {decision.request_id: Reroute(one.instance, decision.event)})
+        for alternative in decision.alternatives:
+            assert alternative.instance != decision.chosen
+            other = report(name, {decision.request_id: Reroute(alternative.instance, decision.event)})
             after = {row.request_id: row for row in other.rows}
             gaps = {
                 figure: {
@@ -71,13 +71,13 @@ def test_each_alternative_is_a_run_of_its_own(name: str) -> None:
                 }
                 for figure in ("ttft_us", "e2e_us")
             }
-            assert one.state == after[decision.request_id].state
-            assert one.ttft_change_us == gaps["ttft_us"].get(decision.request_id)
-            assert one.e2e_change_us == gaps["e2e_us"].get(decision.request_id)
-            assert one.run_ttft_change_us == sum(gaps["ttft_us"].values())
-            assert one.run_e2e_change_us == sum(gaps["e2e_us"].values())
-            assert one.completed_change == other.requests.completed - as_it_was(name).requests.completed
-            changed += bool(one.run_e2e_change_us)
+            assert alternative.state == after[decision.request_id].state
+            assert alternative.ttft_change_us == gaps["ttft_us"].get(decision.request_id)
+            assert alternative.e2e_change_us == gaps["e2e_us"].get(decision.request_id)
+            assert alternative.run_ttft_change_us == sum(gaps["ttft_us"].values())
+            assert alternative.run_e2e_change_us == sum(gaps["e2e_us"].values())
+            assert alternative.completed_change == other.requests.completed - as_it_was(name).requests.completed
+            changed += bool(alternative.run_e2e_change_us)
     assert changed
 
 
@@ -86,40 +86,45 @@ def test_decisions_are_those_of_the_records_and_each_has_all_its_alternatives() 
     records: list[RoutingDecision] = []
     simulation.subscribe(RoutingDecision, records.append)
     simulation.run()
-    found = judged("stale")
-    assert (found.decisions, found.requests) == (len(records), 60)
-    assert [(one.event, one.request_id, one.chosen) for one in found.judged] == [
-        (one.event, one.request_id, one.instance) for one in records[::13]
+    hindsight = judged("stale")
+    assert (hindsight.decisions, hindsight.requests) == (len(records), 60)
+    assert [(decision.event, decision.request_id, decision.chosen) for decision in hindsight.judged] == [
+        (decision.event, decision.request_id, decision.instance) for decision in records[::13]
     ]
-    for one, record in zip(found.judged, records[::13], strict=True):
-        assert sorted([one.chosen, *(other.instance for other in one.alternatives)]) == [0, 1, 2]
-        assert (one.regret, one.true_regret) == ((record.regret_ppm or 0) / 1e6, (record.true_regret_ppm or 0) / 1e6)
-    assert found.replays == 2 * len(found.judged)
+    for decision, record in zip(hindsight.judged, records[::13], strict=True):
+        assert sorted([decision.chosen, *(other.instance for other in decision.alternatives)]) == [0, 1, 2]
+        assert (decision.regret, decision.true_regret) == (
+            (record.regret_ppm or 0) / 1e6,
+            (record.true_regret_ppm or 0) / 1e6,
+        )
+    assert hindsight.replays == 2 * len(hindsight.judged)
 
 
-def lost(one: JudgedDecision) -> int:
+def lost(decision: JudgedDecision) -> int:
     """What the request could have been spared, in microseconds."""
-    return max([0, *(-(other.e2e_change_us or 0) for other in one.alternatives)])
+    return max([0, *(-(other.e2e_change_us or 0) for other in decision.alternatives)])
 
 
 def test_regret_is_never_negative_and_is_that_of_the_best() -> None:
-    found = judged("stale")
-    assert {one.state for one in found.judged} == {"completed"}
-    for one in found.judged:
-        assert -(one.best_for_request.e2e_change_us or 0) == lost(one)
-        assert -one.best_for_run.run_e2e_change_us == max(
-            [0, *(-other.run_e2e_change_us for other in one.alternatives if not other.completed_change)]
+    hindsight = judged("stale")
+    assert {decision.state for decision in hindsight.judged} == {"completed"}
+    for decision in hindsight.judged:
+        assert -(decision.best_for_request.e2e_change_us or 0) == lost(decision)
+        assert -decision.best_for_run.run_e2e_change_us == max(
+            [0, *(-other.run_e2e_change_us for other in decision.alternatives if not other.completed_change)]
         )
-    total = sum(map(lost, found.judged))
+    total = sum(map(lost, hindsight.judged))
     assert total > 0
-    assert found.lost_by_requests.mean == total / (1000 * len(found.judged))
-    assert found.to_dict()["better_for_request"] == len([one for one in found.judged if lost(one)])
+    assert hindsight.lost_by_requests.mean == total / (1000 * len(hindsight.judged))
+    assert hindsight.to_dict()["better_for_request"] == len(
+        [decision for decision in hindsight.judged if lost(decision)]
+    )
 
 
 def test_the_best_alternatives_are_those_with_the_best_scores() -> None:
     every = judged("stale").judged
     few = true_regret(made("stale"), every=13, alternatives=1).judged
-    assert [one.alternatives for one in few] == [one.alternatives[:1] for one in every]
+    assert [decision.alternatives for decision in few] == [decision.alternatives[:1] for decision in every]
 
 
 def test_the_same_question_has_the_same_bytes_for_an_answer() -> None:
@@ -140,9 +145,9 @@ def test_more_replays_than_allowed_are_refused_and_the_hint_is_right() -> None:
 
 def test_instances_that_come_and_go() -> None:
     growing = fleet("GROWING")
-    found = true_regret(growing, every=60)
-    for one in found.judged:
-        assert len(one.alternatives) == one.candidates - 1
+    hindsight = true_regret(growing, every=60)
+    for decision in hindsight.judged:
+        assert len(decision.alternatives) == decision.candidates - 1
 
 
 def test_the_table_says_what_was_done_and_fits() -> None:
@@ -150,20 +155,20 @@ def test_the_table_says_what_was_done_and_fits() -> None:
     assert "5 of 60 routing decisions replayed, 10 replays" in text
     assert max(map(len, text.splitlines())) <= 100
     whole = hindsight_text(judged("stale"), everything=True)
-    assert all(one.request_id in whole for one in judged("stale").judged)
+    assert all(decision.request_id in whole for decision in judged("stale").judged)
     alone = blis_tui.load("quickstart", set={**STALE, "cluster.instances": 1, "workload.requests": 5})
     assert "no decision had an alternative" in hindsight_text(true_regret(alone))
 
 
 def test_the_listed_decisions_are_those_that_cost_all_requests_most() -> None:
-    found = judged("stale")
+    hindsight = judged("stale")
     better = [
-        one
-        for one in found.judged
-        if one.chosen != one.best_for_run.instance or one.chosen != one.best_for_request.instance
+        decision
+        for decision in hindsight.judged
+        if decision.chosen != decision.best_for_run.instance or decision.chosen != decision.best_for_request.instance
     ]
-    costs = {f"{one.event:,}": one.best_for_run.for_run for one in better}
-    lines = hindsight_text(found).rpartition("\n\n")[2].splitlines()[2:]
+    costs = {f"{decision.event:,}": decision.best_for_run.for_run for decision in better}
+    lines = hindsight_text(hindsight).rpartition("\n\n")[2].splitlines()[2:]
     listed = [line.split()[0] for line in lines if line.split()[0] in costs]
     assert len(listed) == min(20, len(better)) > 3
     assert [costs[event] for event in listed] == sorted(costs.values())[: len(listed)]
@@ -180,15 +185,15 @@ def test_calls_of_sessions_are_compared_with_themselves() -> None:
     sessions = {"sessions": 20, "rate_per_s": 40, "clients": [client]}
     changes = {"workload": sessions, "cluster.instances": 2, "engine.max_num_seqs": 4}
     started = blis_tui.load("quickstart", set=changes)
-    found = true_regret(started, every=20)
+    hindsight = true_regret(started, every=20)
     before = {(row.session_id, row.round_index): row for row in blis_tui.run(started).rows}
     swapped = 0
-    for decision in found.judged:
-        (one,) = decision.alternatives
-        simulation = Simulation(started, routes={decision.request_id: Reroute(one.instance, decision.event)})
+    for decision in hindsight.judged:
+        (alternative,) = decision.alternatives
+        simulation = Simulation(started, routes={decision.request_id: Reroute(alternative.instance, decision.event)})
         simulation.run()
         after = {(row.session_id, row.round_index): row for row in simulation.report().rows}
         pairs = [(row, after[call]) for call, row in before.items()]
         swapped += sum(row.request_id != other.request_id for row, other in pairs)
-        assert one.run_e2e_change_us == sum((other.e2e_us or 0) - (row.e2e_us or 0) for row, other in pairs)
+        assert alternative.run_e2e_change_us == sum((other.e2e_us or 0) - (row.e2e_us or 0) for row, other in pairs)
     assert swapped

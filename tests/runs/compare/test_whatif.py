@@ -56,32 +56,32 @@ def test_only_that_decision_is_forced(name: str, request_id: str, route_to: int)
     """The same records up to that decision; there the other instance; from there on no reason is `forced`."""
     before, after = outcome(name)[1], forced(name, request_id, route_to)[1]
     shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))))
-    found = asked(name, request_id, route_to)
-    if found.chosen == route_to:
+    what_if = asked(name, request_id, route_to)
+    if what_if.chosen == route_to:
         assert before == after
-        assert found.divergence is None
+        assert what_if.divergence is None
         return
     old, new = before[shared], after[shared]
     assert isinstance(old, Routed)
     assert isinstance(new, Routed)
-    assert (old.request_id, old.instance) == (request_id, found.chosen)
+    assert (old.request_id, old.instance) == (request_id, what_if.chosen)
     assert (new.request_id, new.instance) == (request_id, route_to)
     assert new.reason == f"forced; the policy chose instance {old.instance}: {old.reason}"
-    reasons = [one.reason for one in after if isinstance(one, Routed)]
+    reasons = [record.reason for record in after if isinstance(record, Routed)]
     assert [reason.startswith("forced") for reason in reasons].count(True) == 1
-    assert found.divergence is not None
-    assert found.divergence.event == old.event
+    assert what_if.divergence is not None
+    assert what_if.divergence.event == old.event
 
 
 @pytest.mark.parametrize(("name", "request_id", "route_to"), ASKED)
 def test_what_is_said_is_the_difference_of_two_tables(name: str, request_id: str, route_to: int) -> None:
-    found, rows = asked(name, request_id, route_to), forced(name, request_id, route_to)[0]
-    pairs = {one.request_id: (one, two) for one, two in zip(outcome(name)[0].rows, rows, strict=True)}
-    assert (found.request.before, found.request.after) == pairs.pop(request_id)
-    others = found.others
+    what_if, rows = asked(name, request_id, route_to), forced(name, request_id, route_to)[0]
+    pairs = {row.request_id: (row, two) for row, two in zip(outcome(name)[0].rows, rows, strict=True)}
+    assert (what_if.request.before, what_if.request.after) == pairs.pop(request_id)
+    others = what_if.others
     assert others.total == len(pairs)
-    assert others.changed == sum(one != two for one, two in pairs.values())
-    both = {who: (one.e2e_us, two.e2e_us) for who, (one, two) in pairs.items()}
+    assert others.changed == sum(request != two for request, two in pairs.values())
+    both = {who: (request.e2e_us, two.e2e_us) for who, (request, two) in pairs.items()}
     changes = {who: two - one for who, (one, two) in both.items() if one is not None and two is not None and one != two}
     assert others.e2e.total_us == sum(changes.values())
     assert (others.e2e.longer, others.e2e.shorter) == (
@@ -119,8 +119,8 @@ def retried() -> tuple[Experiment, list[Routed]]:
     """A run in which an instance dies, and the routing decisions about one request that was on it."""
     made = blis_tui.load(DYING)
     records = simulated(made)[1]
-    again = next(one for one in records if isinstance(one, Retried))
-    routed = [one for one in records if isinstance(one, Routed) and one.request_id == again.request_id]
+    again = next(record for record in records if isinstance(record, Retried))
+    routed = [record for record in records if isinstance(record, Routed) and record.request_id == again.request_id]
     assert len(routed) == 2
     return made, routed
 
@@ -130,20 +130,22 @@ def test_a_request_that_started_again_has_a_decision_for_each_attempt(attempt: i
     made, routed = retried()
     wanted = routed[attempt]
     other = next(index for index in (0, 2) if index != wanted.instance)
-    found = blis_tui.whatif(made, wanted.request_id, other, event=wanted.event)
-    assert (found.decision.event, found.chosen) == (wanted.event, wanted.instance)
-    assert [(one.event, one.instance) for one in found.decisions] == [(one.event, one.instance) for one in routed]
-    assert found.divergence is not None
-    assert found.divergence.event == wanted.event
-    assert "routed 2 times" in whatif_text(found)
-    simulation = blis_tui.Simulation(made, routes=found.routes)
+    what_if = blis_tui.whatif(made, wanted.request_id, other, event=wanted.event)
+    assert (what_if.decision.event, what_if.chosen) == (wanted.event, wanted.instance)
+    assert [(decision.event, decision.instance) for decision in what_if.decisions] == [
+        (one.event, one.instance) for one in routed
+    ]
+    assert what_if.divergence is not None
+    assert what_if.divergence.event == wanted.event
+    assert "routed 2 times" in whatif_text(what_if)
+    simulation = blis_tui.Simulation(made, routes=what_if.routes)
     records: list[Routed] = []
     simulation.subscribe(Routed, records.append)
     simulation.run()
-    forced = [one for one in records if one.reason.startswith("forced")]
+    forced = [record for record in records if record.reason.startswith("forced")]
     assert [(one.event, one.request_id, one.instance) for one in forced] == [(wanted.event, wanted.request_id, other)]
     row = next(row for row in simulation.report().rows if row.request_id == wanted.request_id)
-    assert row == found.request.after
+    assert row == what_if.request.after
 
 
 def test_without_an_event_the_first_decision_is_changed() -> None:
@@ -172,9 +174,9 @@ def test_an_event_without_such_a_decision_is_one_clear_error() -> None:
 def test_the_instance_that_was_chosen_anyway_changes_nothing() -> None:
     row = outcome("gateway")[0].rows[8]
     assert row.instance is not None
-    found = blis_tui.whatif(experiment("gateway"), row.request_id, row.instance)
-    assert (found.divergence, found.others.changed, found.request.e2e_change_us) == (None, 0, 0)
-    assert found.request.before == found.request.after
+    what_if = blis_tui.whatif(experiment("gateway"), row.request_id, row.instance)
+    assert (what_if.divergence, what_if.others.changed, what_if.request.e2e_change_us) == (None, 0, 0)
+    assert what_if.request.before == what_if.request.after
 
 
 def test_it_survives_checkpoints_and_shows_in_digests() -> None:
@@ -294,21 +296,21 @@ def test_calls_of_sessions_are_compared_with_themselves_whatever_their_names(tim
     """Answers that come sooner or later change the order in which the next prompts come, from which names follow."""
     made = blis_tui.load("quickstart", set={**SESSIONS, "workload.clients.0.timeout_us": timeout_us})
     before = tuple(blis_tui.run(made).rows)
-    found = blis_tui.whatif(made, "request_0", 1 - (before[0].instance or 0))
-    simulation = blis_tui.Simulation(made, routes=found.routes)
+    what_if = blis_tui.whatif(made, "request_0", 1 - (before[0].instance or 0))
+    simulation = blis_tui.Simulation(made, routes=what_if.routes)
     simulation.run()
     after = tuple(simulation.report().rows)
     assert [row.session_id for row in before] != [row.session_id for row in after]
     old, new = _calls(before), _calls(after)
     pairs = [(row, new[call]) for call, row in old.items() if call in new and row.request_id != "request_0"]
-    times = [(one.e2e_us, two.e2e_us) for one, two in pairs]
+    times = [(request.e2e_us, two.e2e_us) for request, two in pairs]
     changes = [later - sooner for sooner, later in times if sooner is not None and later is not None]
-    assert found.others.e2e.total_us == sum(changes)
-    assert found.others.e2e.longer == sum(change > 0 for change in changes)
-    assert (found.others.total, found.others.not_compared) == (len(pairs), len(before) - 1 - len(pairs))
-    assert (found.others.not_compared > 0) == (timeout_us == 1_100_000), "calls of cancelled sessions are not sent"
-    missing = f"{found.others.not_compared} requests not compared"
-    assert (missing in whatif_text(found)) == (found.others.not_compared > 0)
+    assert what_if.others.e2e.total_us == sum(changes)
+    assert what_if.others.e2e.longer == sum(change > 0 for change in changes)
+    assert (what_if.others.total, what_if.others.not_compared) == (len(pairs), len(before) - 1 - len(pairs))
+    assert (what_if.others.not_compared > 0) == (timeout_us == 1_100_000), "calls of cancelled sessions are not sent"
+    missing = f"{what_if.others.not_compared} requests not compared"
+    assert (missing in whatif_text(what_if)) == (what_if.others.not_compared > 0)
 
 
 def test_prompts_of_a_closed_loop_that_came_in_another_order_are_not_compared() -> None:
@@ -318,11 +320,15 @@ def test_prompts_of_a_closed_loop_that_came_in_another_order_are_not_compared() 
     changes = {"workload": {"requests": 200, "clients": clients}, "cluster.instances": 2}
     made = blis_tui.load("quickstart", set=changes)
     before = tuple(blis_tui.run(made).rows)
-    found = blis_tui.whatif(made, "request_3", 1 - (before[3].instance or 0))
-    simulation = blis_tui.Simulation(made, routes=found.routes)
+    what_if = blis_tui.whatif(made, "request_3", 1 - (before[3].instance or 0))
+    simulation = blis_tui.Simulation(made, routes=what_if.routes)
     simulation.run()
     after = tuple(simulation.report().rows)
-    other = [one.request_id for one, two in zip(before, after, strict=True) if one.input_tokens != two.input_tokens]
+    other = [
+        request.request_id
+        for request, two in zip(before, after, strict=True)
+        if request.input_tokens != two.input_tokens
+    ]
     assert other
-    assert found.others.not_compared >= len(other)
-    assert not {one.request_id for one in (*found.others.worst, *found.others.best)} & {*other}
+    assert what_if.others.not_compared >= len(other)
+    assert not {change.request_id for change in (*what_if.others.worst, *what_if.others.best)} & {*other}

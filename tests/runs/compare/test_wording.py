@@ -72,5 +72,5 @@ def test_records_are_words_and_count_places_as_people_do() -> None:
     ],
 )
 def test_a_change_fits_its_room(old: object, new: object, text: str) -> None:
-    (one,) = differences(old, new, pointer)
-    assert value_change(one, 20, "→") == text
+    (difference,) = differences(old, new, pointer)
+    assert value_change(difference, 20, "→") == text

@@ -37,9 +37,9 @@ policy:
 
 
 def at(line: int, column: int) -> Cursor:
-    found = cursor_at(TEXT.splitlines(), line, column)
-    assert found is not None
-    return found
+    cursor = cursor_at(TEXT.splitlines(), line, column)
+    assert cursor is not None
+    return cursor
 
 
 @pytest.mark.parametrize("path", every(3, SHIPPED), ids=lambda path: path.stem)
@@ -47,16 +47,16 @@ def test_every_key_and_value_of_a_shipped_document_is_where_the_parser_says(path
     document, lines = read_document(path), path.read_text().splitlines()
     for steps, place in document.keys.items():
         if steps and isinstance(steps[-1], str):
-            found = cursor_at(lines, place.span.line - 1, place.span.end_column - 1)
-            assert found is not None
-            assert (*found.path, found.word.strip("\"'")) == tuple(one for one in steps if isinstance(one, str))
-            assert found.key == ""
+            cursor = cursor_at(lines, place.span.line - 1, place.span.end_column - 1)
+            assert cursor is not None
+            assert (*cursor.path, cursor.word.strip("\"'")) == tuple(step for step in steps if isinstance(step, str))
+            assert cursor.key == ""
     for steps, place in document.values.items():
         if steps and not isinstance(document.get(*steps), dict | list | None):
-            found = cursor_at(lines, place.span.line - 1, place.span.end_column - 1)
-            assert found is not None
-            inside = (*found.path, found.key) if found.key else found.path
-            assert inside == tuple(one for one in steps if isinstance(one, str))
+            cursor = cursor_at(lines, place.span.line - 1, place.span.end_column - 1)
+            assert cursor is not None
+            inside = (*cursor.path, cursor.key) if cursor.key else cursor.path
+            assert inside == tuple(step for step in steps if isinstance(step, str))
 
 
 @pytest.mark.parametrize("path", SHIPPED[:12], ids=lambda path: path.stem)
@@ -69,17 +69,17 @@ def test_every_written_key_is_one_that_is_offered_where_it_stands(path: Path) ->
             and isinstance(steps[-1], str)
             and steps[0] not in ("fitness", "cases", "matrix", "adapters", "golden")
         ):
-            found = cursor_at(lines, place.span.line - 1, place.span.column - 1)
-            assert found is not None
-            if found.names():
-                assert steps[-1] in found.names(), (path, steps)
+            cursor = cursor_at(lines, place.span.line - 1, place.span.column - 1)
+            assert cursor is not None
+            if cursor.names():
+                assert steps[-1] in cursor.names(), (path, steps)
 
 
 def test_a_new_line_in_a_map_offers_its_other_keys() -> None:
-    found = at(6, 2)
-    assert (found.path, found.present) == (("engine",), ("max_num_seqs",))
-    assert "max_num_seqs" not in found.names()
-    assert "max_num_batched_tokens" in found.names()
+    cursor = at(6, 2)
+    assert (cursor.path, cursor.present) == (("engine",), ("max_num_seqs",))
+    assert "max_num_seqs" not in cursor.names()
+    assert "max_num_batched_tokens" in cursor.names()
 
 
 def test_a_kind_beside_it_decides_which_keys_there_are() -> None:
@@ -89,21 +89,21 @@ def test_a_kind_beside_it_decides_which_keys_there_are() -> None:
 
 
 def test_another_entry_of_a_list_has_nothing_of_the_one_before() -> None:
-    found = at(15, 6)
-    assert (found.path, found.present) == (("workload", "clients"), ("id",))
-    assert "arrivals" in found.names()
+    cursor = at(15, 6)
+    assert (cursor.path, cursor.present) == (("workload", "clients"), ("id",))
+    assert "arrivals" in cursor.names()
 
 
 def test_a_value_inside_of_flows_that_are_not_closed() -> None:
-    found = at(19, 46)
-    assert (found.path, found.key, found.word) == (("policy", "routing", "scorers"), "kind", "q")
-    assert {one.value for key in found.keys("kind") for one in key.choices} >= {"queue-depth", "prefix-affinity"}
+    cursor = at(19, 46)
+    assert (cursor.path, cursor.key, cursor.word) == (("policy", "routing", "scorers"), "kind", "q")
+    assert {choice.value for key in cursor.keys("kind") for choice in key.choices} >= {"queue-depth", "prefix-affinity"}
 
 
 @pytest.mark.parametrize(("line", "column"), [(2, 30), (17, 8)])
 def test_comments_and_texts_are_no_keys(line: int, column: int) -> None:
-    found = cursor_at(TEXT.splitlines(), line, column)
-    assert found is None or not found.keys(found.key or found.word)
+    cursor = cursor_at(TEXT.splitlines(), line, column)
+    assert cursor is None or not cursor.keys(cursor.key or cursor.word)
 
 
 def test_the_word_around_a_place_is_whole() -> None:
@@ -125,9 +125,9 @@ def test_the_word_around_a_place_is_whole() -> None:
     st.integers(0, 40),
 )
 def test_whatever_is_written_has_a_place_or_none(lines: list[str], line: int, column: int) -> None:
-    found = cursor_at(lines, line, column)
+    cursor = cursor_at(lines, line, column)
     on_row(lines, line, column)
-    if found is not None:
-        assert found.column <= column
-        found.names()
-        found.keys(found.key)
+    if cursor is not None:
+        assert cursor.column <= column
+        cursor.names()
+        cursor.keys(cursor.key)

@@ -41,9 +41,9 @@ PARTS = "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
 
 
 def kind_of(text: str) -> str:
-    found = re.search(r"^kind: (\w+)$", text, re.MULTILINE)
-    assert found is not None
-    return found.group(1)
+    match = re.search(r"^kind: (\w+)$", text, re.MULTILINE)
+    assert match is not None
+    return match.group(1)
 
 
 @pytest.fixture(scope="module")

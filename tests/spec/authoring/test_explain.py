@@ -40,7 +40,7 @@ def test_a_key_has_everything_that_its_schema_says() -> None:
         "1 to 1,000,000,000",
     )
     _, (kind,) = look_up("latency.kind")
-    assert {one.value: one.description for one in kind.choices}["roofline"].startswith("Derived from")
+    assert {choice.value: choice.description for choice in kind.choices}["roofline"].startswith("Derived from")
     _, (share,) = look_up("workload.clients.0.share")
     assert as_data("Experiment", [share])["default"] == 1.0  # type: ignore[index, call-overload]
     assert [key.only for key in look_up("workload.clients.arrivals.cv")[1]] == ["gamma", "weibull"]
@@ -81,8 +81,8 @@ def test_every_key_can_be_explained(kind: str) -> None:
         if key.path:
             assert f"{key.name}:" in shown or kind == "Experiment"
             assert key.description
-            found = look_up(f"{kind}.{key.dotted}")[1]
-            assert key.name in [one.name for one in found]
+            keys = look_up(f"{kind}.{key.dotted}")[1]
+            assert key.name in [one.name for one in keys]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.authoring.report_figures import Field
 
 _PARTS: Final = sorted(
-    {name for figure in all_figures() for one in figure.way for name in re.findall(r"\w+", one.annotation)}
+    {name for figure in all_figures() for field in figure.way for name in re.findall(r"\w+", field.annotation)}
     & report_parts().keys()
 )
 _UNIT: Final = re.compile(
@@ -55,16 +55,18 @@ def _said(field: Field) -> str:
 @pytest.mark.parametrize("part", [*_PARTS, "Report", "RequestRow", "Finding", "Observed"])
 def test_every_field_says_what_it_is_and_in_which_unit(part: str) -> None:
     fields = classes_of("live")[part].fields if part == "Observed" else fields_of(part)
-    assert [one.name for one in fields if not one.meaning] == []
-    numbers = [one for one in fields if one.annotation.removesuffix(" | None") in {"int", "float"}]
-    assert [f"{one.name}: {one.meaning}" for one in numbers if not one.unit and not _UNIT.search(_said(one))] == []
-    assert [one.name for one in fields if _ELSEWHERE.search(one.meaning)] == [], "each is read alone"
+    assert [field.name for field in fields if not field.meaning] == []
+    numbers = [field for field in fields if field.annotation.removesuffix(" | None") in {"int", "float"}]
+    assert [
+        f"{number.name}: {number.meaning}" for number in numbers if not number.unit and not _UNIT.search(_said(number))
+    ] == []
+    assert [field.name for field in fields if _ELSEWHERE.search(field.meaning)] == [], "each is read alone"
 
 
 def test_the_fields_are_those_of_the_records() -> None:
-    assert {one.name for one in fields_of("Report")} == set(Report.__dataclass_fields__)
-    assert tuple(one.name for one in fields_of("RequestRow")) == RequestRow._fields
-    assert tuple(one.name for one in classes_of("live")["Observed"].fields) == tuple(Observed.__dataclass_fields__)
+    assert {field.name for field in fields_of("Report")} == set(Report.__dataclass_fields__)
+    assert tuple(field.name for field in fields_of("RequestRow")) == RequestRow._fields
+    assert tuple(field.name for field in classes_of("live")["Observed"].fields) == tuple(Observed.__dataclass_fields__)
 
 
 def test_they_are_the_metrics_that_expectations_can_name() -> None:
@@ -136,5 +138,5 @@ def test_the_sources_that_are_read_are_in_compiled_wheels_too() -> None:
 @pytest.mark.parametrize("kind", sorted(streamed_kinds()))
 def test_every_field_of_a_record_says_what_it_is(kind: str) -> None:
     part = part_of(RECORD_KINDS[kind])
-    assert [one.name for one in part.fields if not one.meaning] == []
-    assert ["event", "time_us", *(one.name for one in part.fields)] == [*RECORD_KINDS[kind].__dataclass_fields__]
+    assert [field.name for field in part.fields if not field.meaning] == []
+    assert ["event", "time_us", *(field.name for field in part.fields)] == [*RECORD_KINDS[kind].__dataclass_fields__]

@@ -28,12 +28,12 @@ def fixed(text: str) -> tuple[list[Fix], list[str]]:
     """The fixes of the only problem, and the text after each."""
     with pytest.raises(SpecError) as caught:
         validated(parse(Source("-", text)))
-    (one,) = caught.value.diagnostics
+    (diagnostic,) = caught.value.diagnostics
     lines = text.splitlines(keepends=True)
-    begin = sum(map(len, lines[: one.line - 1])) + one.column - 1
-    end = begin + one.end_column - one.column
-    path = tuple(int(step) if step.isdecimal() else step for step in one.path.split(".") if step)
-    found = list(fixes(text, one.message, one.help or "", text[begin:end], path))
+    begin = sum(map(len, lines[: diagnostic.line - 1])) + diagnostic.column - 1
+    end = begin + diagnostic.end_column - diagnostic.column
+    path = tuple(int(step) if step.isdecimal() else step for step in diagnostic.path.split(".") if step)
+    found = list(fixes(text, diagnostic.message, diagnostic.help or "", text[begin:end], path))
     made = [
         text[: fix.at] + fix.text + text[fix.at :] if fix.at >= 0 else text[:begin] + fix.text + text[end:]
         for fix in found

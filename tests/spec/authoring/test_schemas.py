@@ -132,7 +132,7 @@ def test_a_plugin_that_goes_takes_its_parts_along(point: str) -> None:
     name = BY_PATH[point].schema
     without = with_plugins(name, schema(name), left)
     assert without != schema(name)
-    elsewhere = any(one.name == gone.name and one.path != point for one in builtin().plugins)
+    elsewhere = any(plugin.name == gone.name and plugin.path != point for plugin in builtin().plugins)
     assert f'"const": "{gone.name}"' not in json.dumps(without) or elsewhere
     assert with_plugins(name, without, builtin()) != without
 
@@ -159,7 +159,7 @@ def test_a_new_plugin_moves_nothing_and_is_known_by_its_settings() -> None:
 def test_documents_are_checked_and_completed_with_it() -> None:
     def found(routing: dict[str, object]) -> list[str]:
         document = {"apiVersion": "blis/v1", "kind": "Policy", "metadata": {"name": "x"}, "routing": routing}
-        return [one.keyword for one in read(document, "Policy", MORE).violations]  # type: ignore[arg-type]
+        return [violation.keyword for violation in read(document, "Policy", MORE).violations]  # type: ignore[arg-type]
 
     assert found({"kind": "constant", "least": 3}) == []
     assert found({"kind": "constant", "least": 0}) == ["minimum"]

@@ -28,15 +28,15 @@ def switched_on(text: str) -> Iterator[tuple[str, str]]:
     """The text with one of its switched-off keys, and everything below that, in force."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
-        found = re.match(r"( *)# ([a-z_]\w*):", line)
-        if found is None or at < 4:
+        match = re.match(r"( *)# ([a-z_]\w*):", line)
+        if match is None or at < 4:
             continue
-        mark = f"{found.group(1)}# "
+        mark = f"{match.group(1)}# "
         end = at + 1
         while lines[end].startswith(mark + "  "):
             end += 1
-        block = [found.group(1) + one.removeprefix(mark) for one in lines[at:end]]
-        yield found.group(2), "\n".join([*lines[:at], *block, *lines[end:]])
+        block = [match.group(1) + one.removeprefix(mark) for one in lines[at:end]]
+        yield match.group(2), "\n".join([*lines[:at], *block, *lines[end:]])
 
 
 @pytest.mark.parametrize("kind", KINDS)

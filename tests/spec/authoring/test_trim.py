@@ -122,7 +122,7 @@ def test_other_documents_have_defaults_too(kind: str, body: str, left: str) -> N
 def places(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Paths of all keys."""
     if isinstance(value, list):
-        return [one for at, inner in enumerate(value) for one in places(inner, (*path, at))]
+        return [place for at, inner in enumerate(value) for place in places(inner, (*path, at))]
     below = value.items() if isinstance(value, dict) else ()
     return [one for key, inner in below for one in ((*path, key), *places(inner, (*path, key)))]
 

@@ -190,7 +190,7 @@ def test_an_older_experiment_runs_when_it_is_upgraded(tmp_path: Path) -> None:
     path.write_text(OLD, encoding="utf-8")
     with pytest.raises(SpecError) as caught:
         blis_tui.load(str(path))
-    hints = [str(one.help) for one in caught.value.diagnostics]
+    hints = [str(diagnostic.help) for diagnostic in caught.value.diagnostics]
     assert "it is `kv_read` now; `blis-tui upgrade FILE` rewrites older documents" in hints
     assert "it is `engine.enforce_eager` now; `blis-tui upgrade FILE` rewrites older documents" in hints
     path.write_text(upgrade(Source(str(path), OLD)).text, encoding="utf-8")
@@ -257,7 +257,7 @@ def test_the_page_on_versions_has_the_table(tmp_path: Path, monkeypatch: pytest.
     page = (ROOT / "docs" / "lab" / "former-names.md").read_text(encoding="utf-8")
     for row in FORMER_KEYS:
         now = f"`{row.now}`" if row.now else f"gone: {row.instead}"
-        assert f"| `{row.key}` | {', '.join(f'`{one}`' for one in row.holders)} | {now} |\n" in page
+        assert f"| `{row.key}` | {', '.join(f'`{holder}`' for holder in row.holders)} | {now} |\n" in page
     for former, command in FORMER_COMMANDS.items():
         assert f"| `{' '.join(former)}` | `blis-tui {' '.join(command)}` |\n" in page
     monkeypatch.chdir(tmp_path)

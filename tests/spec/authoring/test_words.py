@@ -32,18 +32,18 @@ def test_a_term_of_the_field_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("asked", ["INV-4", "inv-4", "KV cache conservation"])
 def test_an_invariant_is_explained_by_identifier_or_name(asked: str) -> None:
-    (found,) = subjects(asked)
-    assert found.text.startswith("INV-4: an invariant, KV cache conservation\n\nUsed and free KV blocks add up")
+    (subject,) = subjects(asked)
+    assert subject.text.startswith("INV-4: an invariant, KV cache conservation\n\nUsed and free KV blocks add up")
 
 
 def test_a_name_is_that_of_one_term() -> None:
-    counts = Counter(name for one in WORDS for name in {one.name.lower(), *one.also})
+    counts = Counter(name for word in WORDS for name in {word.name.lower(), *word.also})
     assert [name for name, times in counts.items() if times > 1 or not name] == []
     assert [name for name in counts if name != name.lower()] == []
 
 
 def test_keys_and_figures_that_meanings_name_exist() -> None:
     keys = {key.dotted for kind in KINDS for key in root(kind).walk()} | set(root("Experiment").children)
-    named = {name for one in WORDS for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", one.meaning)}
+    named = {name for word in WORDS for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)`", word.meaning)}
     assert len(named) >= 15
     assert {name for name in named if name not in keys and not figures_at(name)} == set()

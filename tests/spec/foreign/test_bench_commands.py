@@ -78,7 +78,7 @@ def test_in_a_script(tmp_path: Path) -> None:
 
 def test_an_option_that_is_not_in_the_workload_is_said() -> None:
     line = "vllm bench serve --random-input-len 9 --port 1 --model m --ramp-up-strategy linear --seed 3"
-    notes = {".".join(map(str, one.path)): one.fate for one in import_load(line.split(), {}).notes if one.path}
+    notes = {".".join(map(str, note.path)): note.fate for note in import_load(line.split(), {}).notes if note.path}
     assert notes == {
         "load.port": Fate.NO_EFFECT,
         "load.model": Fate.ELSEWHERE,

@@ -55,7 +55,7 @@ def leaves(value: Any, path: str) -> dict[str, Any]:
     """Values by their dotted paths; lists are values."""
     if not isinstance(value, dict) or not value:
         return {path: value}
-    return {at: one for key, inner in value.items() for at, one in leaves(inner, f"{path}.{key}").items()}
+    return {at: leaf for key, inner in value.items() for at, leaf in leaves(inner, f"{path}.{key}").items()}
 
 
 def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:

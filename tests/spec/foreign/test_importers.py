@@ -48,7 +48,7 @@ def windows(*spans: tuple[int, int, float | None]) -> dict[str, Any]:
 def shown(documents: list[Imported]) -> str:
     """Documents and list as one text, without the path to this folder."""
     notes = notes_text(documents[0].notes).replace(f"{DATA}/", "")
-    return "".join(one.text for one in documents) + "=" * 40 + "\n" + notes
+    return "".join(document.text for document in documents) + "=" * 40 + "\n" + notes
 
 
 def written(tmp_path: Path, data: object) -> Path:
@@ -276,7 +276,9 @@ def test_workloads_that_cannot_be_imported(given: object, message: str, tmp_path
     with pytest.raises(SpecError) as caught:
         import_workload(written(tmp_path, given))
     assert message in str(caught.value)
-    assert all(one.line >= 1 and one.file.endswith("given.yaml") for one in caught.value.diagnostics)
+    assert all(
+        diagnostic.line >= 1 and diagnostic.file.endswith("given.yaml") for diagnostic in caught.value.diagnostics
+    )
 
 
 def test_a_wrong_parameter_is_marked_in_the_input(tmp_path: Path) -> None:
@@ -284,8 +286,8 @@ def test_a_wrong_parameter_is_marked_in_the_input(tmp_path: Path) -> None:
     path.write_text((DATA / "workload-v2.yaml").read_text().replace("sigma: 0.5", "sigma: 11"))
     with pytest.raises(SpecError) as caught:
         import_workload(path)
-    (one,) = caught.value.diagnostics
-    assert one.source_line[one.column - 1 : one.end_column - 1] == "11"
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.source_line[diagnostic.column - 1 : diagnostic.end_column - 1] == "11"
 
 
 def test_cohorts_share_the_rate_with_what_is_left_out(tmp_path: Path) -> None:

@@ -77,12 +77,12 @@ def test_media_of_inference_perf_are_told_as_lost(tmp_path: Path) -> None:
 def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(import_inference_perf(DATA / "inference-perf-shared-prefix.yaml").text)
-    requests = [one.request for one in open_traffic(str(path), Choice()).requests]
-    first = [one for one in requests if one.arrival_us < 50_000_000]
+    requests = [request.request for request in open_traffic(str(path), Choice()).requests]
+    first = [request for request in requests if request.arrival_us < 50_000_000]
     assert (len(first), len(requests)) == (400, 1400)
-    assert {one.input_tokens for one in requests} == {2048 + 256}
-    prompts = {one.segments for one in requests}
-    assert (len(prompts), len({one[0] for one in prompts})) == (128, 4)  # each group's questions come again
+    assert {request.input_tokens for request in requests} == {2048 + 256}
+    prompts = {request.segments for request in requests}
+    assert (len(prompts), len({prompt[0] for prompt in prompts})) == (128, 4)  # each group's questions come again
 
 
 def test_conversations_of_inference_perf_with_one_stage(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_long_tables_of_servegen_keep_their_mean(tmp_path: Path) -> None:
     mean = sum(int(tokens) * weight for tokens, weight in weights.items()) / sum(weights.values())
     assert mean == pytest.approx(sum(k * v for k, v in table.items()) / sum(table.values()), rel=1e-3)
     traffic = open_traffic(str(path), Choice(requests=3000))
-    found = describe(traffic, Ledger(traffic.requests, 16))
-    assert found.rate.mean_per_s == pytest.approx(5.0, rel=0.1)
+    description = describe(traffic, Ledger(traffic.requests, 16))
+    assert description.rate.mean_per_s == pytest.approx(5.0, rel=0.1)
 
 
 PERF: dict[str, Any] = {
@@ -203,8 +203,10 @@ PERF: dict[str, Any] = {
 def test_what_inference_perf_says_that_cannot_be(tmp_path: Path, change: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message) as caught:
         import_inference_perf(written(tmp_path, {**PERF, **change}))
-    assert all(one.line >= 1 for one in caught.value.diagnostics)
-    assert not any("BLIS" in (one.help or "") for one in caught.value.diagnostics)  # it is another tool's file
+    assert all(diagnostic.line >= 1 for diagnostic in caught.value.diagnostics)
+    assert not any(
+        "BLIS" in (diagnostic.help or "") for diagnostic in caught.value.diagnostics
+    )  # it is another tool's file
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_a_run_file_of_llm_d_benchmark_has_a_configuration(tmp_path: Path) -> No
     alone, wrapped = (yaml.safe_load(import_inference_perf(path, name="one").text) for path in paths)
     assert {**wrapped, "metadata": None} == {**alone, "metadata": None}
     paths[1].write_text(yaml.safe_dump(run_file(harness={"name": "inference-perf", "parallelism": 3})))
-    notes = {one.path: one.text for one in import_inference_perf(paths[1]).notes}
+    notes = {note.path: note.text for note in import_inference_perf(paths[1]).notes}
     assert notes["harness", "parallelism"] == "each of 3 senders sends this load: multiply its rates"
     assert notes[("endpoint",)] == "it is about the run, not about the requests"
 
@@ -316,4 +318,4 @@ def test_a_run_file_with_another_load_is_an_error(more: dict[str, object], said:
     path.write_text(yaml.safe_dump(run_file(**more)))
     with pytest.raises(SpecError) as caught:
         import_inference_perf(path)
-    assert [one.message for one in caught.value.diagnostics] == [said]
+    assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [said]

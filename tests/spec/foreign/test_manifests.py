@@ -62,7 +62,7 @@ def made(tmp_path: Path, text: str, hardware: str = "", **named: str) -> tuple[d
     file = tmp_path / "file.yaml"
     file.write_text(text, encoding="utf-8")
     found = import_kubernetes(file, Wanted(hardware, variables=named))
-    return yaml.safe_load(found.text), "\n".join(one.to_text() for one in found.notes)
+    return yaml.safe_load(found.text), "\n".join(note.to_text() for note in found.notes)
 
 
 def test_a_deployment(tmp_path: Path) -> None:

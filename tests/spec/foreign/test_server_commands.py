@@ -31,7 +31,7 @@ def vllm(line: str) -> tuple[dict[str, Any], dict[str, Fate]]:
 
 
 def told(imported: Imported) -> tuple[dict[str, Any], dict[str, Fate]]:
-    return yaml.safe_load(imported.text), {str(one.path[0]): one.fate for one in imported.notes if one.path}
+    return yaml.safe_load(imported.text), {str(note.path[0]): note.fate for note in imported.notes if note.path}
 
 
 @pytest.mark.parametrize(

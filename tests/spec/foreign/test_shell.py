@@ -25,7 +25,7 @@ A='a b' B="$A c" # end
 export C=$B; run --x="$C" '$C' \\
   two\\ words \"${D:-none}\" $(date) | tee log
 """
-    found = [[word.text for word in one.words] for one in commands(Source("s", text))]
+    found = [[word.text for word in command.words] for command in commands(Source("s", text))]
     assert found == [["run", "--x=a b c", "$C", "two words", "none", "$(date)"], ["tee", "log"]]
 
 
@@ -84,7 +84,11 @@ def test_of_an_unknown_condition_all_branches_are_read() -> None:
     """A variable that they leave with different values is not known behind it."""
     text = "S=8; X=1; if [ $MODE = fast ]; then X=2; a $X; else b; fi; c $X $S"
     assert started(text) == ["a 2", "b", "c <$X> 8"]
-    assert [one.condition for one in commands(Source("s", text))] == ["[ $MODE = fast ]", "[ $MODE = fast ]", ""]
+    assert [command.condition for command in commands(Source("s", text))] == [
+        "[ $MODE = fast ]",
+        "[ $MODE = fast ]",
+        "",
+    ]
     assert started(text, MODE="slow") == ["b", "c 1 8"]
     assert started("X=1; while ! curl u; do X=2; sleep 1; done; a $X") == ["sleep 1", "a 1"]
     assert started("X=1; for d in $UNSET; do X=$d; done; a $X") == ["a <$X>"]

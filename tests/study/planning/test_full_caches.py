@@ -42,8 +42,8 @@ def answer(
             runs += wanted
             rows = [_row(run, enough + (run.seed == unlucky), peak, bad) for run in wanted]
     except StopIteration as stop:
-        found: Candidate = stop.value
-        return found, runs
+        candidate: Candidate = stop.value
+        return candidate, runs
 
 
 def _row(run: Run, enough: int, peak: float, bad: str) -> Row:
@@ -59,37 +59,37 @@ def _row(run: Run, enough: int, peak: float, bad: str) -> Row:
 
 @pytest.mark.parametrize("unlucky", [43, 44])
 def test_a_size_whose_cache_filled_holds_only_if_it_does_with_two_more_seeds(unlucky: int) -> None:
-    found, _ = answer(question(1), unlucky, 3, 0.99)
-    assert found.size == 4
-    below = found.at(size=3, rate_per_s=10.0)
+    candidate, _ = answer(question(1), unlucky, 3, 0.99)
+    assert candidate.size == 4
+    below = candidate.at(size=3, rate_per_s=10.0)
     assert below is not None
     assert [row.seed for row in below.rows] == [42, 43, 44]
     assert (below.holding, below.all_hold) == (2, False)
 
 
 def test_without_an_unlucky_seed_the_size_stands_on_three() -> None:
-    found, _ = answer(question(1), None, 3, 0.99)
-    assert found.size == 3
-    assert found.found is not None
-    assert found.found.holding == 3
+    candidate, _ = answer(question(1), None, 3, 0.99)
+    assert candidate.size == 3
+    assert candidate.found is not None
+    assert candidate.found.holding == 3
 
 
 def test_another_seed_that_is_not_decided_is_no_failure() -> None:
-    found, _ = answer(question(1), 44, 3, 0.99, bad="not known")
-    assert found.size == 3
-    assert found.found is not None
-    assert found.found.holding == 2
+    candidate, _ = answer(question(1), 44, 3, 0.99, bad="not known")
+    assert candidate.size == 3
+    assert candidate.found is not None
+    assert candidate.found.holding == 2
 
 
 def test_a_cache_with_room_needs_no_other_seed() -> None:
-    found, runs = answer(question(1), 43, 3, 0.5)
-    assert found.size == 3
+    candidate, runs = answer(question(1), 43, 3, 0.5)
+    assert candidate.size == 3
     assert {run.seed for run in runs} == {42}
 
 
 def test_a_study_with_seeds_of_its_own_gets_no_others() -> None:
-    found, runs = answer(question(2), None, 3, 0.99)
-    assert found.size == 3
+    candidate, runs = answer(question(2), None, 3, 0.99)
+    assert candidate.size == 3
     assert {run.seed for run in runs} == {42, 43}
 
 

@@ -104,9 +104,9 @@ def test_the_size_below_fails_with_every_seed(sized: Plan) -> None:
 def test_a_figure_is_that_of_the_stretch_that_counts(sized: Plan) -> None:
     """Cut where it was decided, and with its first half left out, a run by hand has the same figures."""
     assert sized.best is not None
-    found = sized.best.found
-    assert found is not None
-    for row in found.rows:
+    trial = sized.best.found
+    assert trial is not None
+    for row in trial.rows:
         report = blis_tui.run(experiment_of(sized.question.study, as_judged(row), row.seed))
         figures = figures_of(report.to_dict(), ())
         latencies = [name for name in figures if name.startswith("latency.")]
@@ -125,10 +125,10 @@ def test_a_configuration_that_is_no_experiment_says_why(store: MemoryStore) -> N
 
 def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert sized.best is not None
-    found = sized.best.found
-    assert found is not None
+    trial = sized.best.found
+    assert trial is not None
     assert sized.binding is not None
-    assert sized.binding.value == max(found.values(TTFT))
+    assert sized.binding.value == max(trial.values(TTFT))
     assert sized.binding.of_bound == sized.binding.value / 500.0
     assert not sized.opinions, "of no step-time model is the error with this policy known"
     text = plan_text(sized)
@@ -147,12 +147,14 @@ def test_a_step_time_model_with_another_answer_is_named_however_close_its_figure
     document["constraints"] = [{"metric": "latency.itl_ms.p99", "max": 11.7}]
     study = read_study(parse(Source("x", json.dumps(document))))
     found = plan(replace(asked, study=study), InProcessRunner(), store)
-    assert {one.kind for one in found.opinions} == {"operators"}, "trained-physics is 28 % off on H100, roofline 58"
+    assert {opinion.kind for opinion in found.opinions} == {"operators"}, (
+        "trained-physics is 28 % off on H100, roofline 58"
+    )
     small = {"h100": {"ttft": 10.0, "itl": 10.0}}
     monkeypatch.setattr(expected_error, "medians", lambda kind: small if kind == "trained-physics" else medians(kind))
     found = plan(replace(asked, study=study), InProcessRunner(), store)
-    assert {one.kind for one in found.opinions} == {"operators", "trained-physics"}
-    (other,) = [one for one in found.opinions if one.kind == "trained-physics"]
+    assert {opinion.kind for opinion in found.opinions} == {"operators", "trained-physics"}
+    (other,) = [opinion for opinion in found.opinions if opinion.kind == "trained-physics"]
     assert other.own < 11.7 < other.value < 1.2 * other.own
     assert (other.apart, other.holds) == (False, False)
     sentence = (
@@ -223,7 +225,7 @@ def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(highest:
 def test_of_the_highest_rates_the_highest_is_taken_whatever_it_costs(store: MemoryStore) -> None:
     axes = {"cluster.tensor_parallel": [1, 2]}
     found = plan(question(max_rate=True, axes=axes, precision=0.5), InProcessRunner(), store)
-    rates = [one.knee.holds or 0.0 for one in found.candidates if one.knee is not None]
+    rates = [candidate.knee.holds or 0.0 for candidate in found.candidates if candidate.knee is not None]
     assert rates[0] < rates[1]
     assert found.best is found.candidates[1]
     assert found.ties == ()
@@ -249,7 +251,7 @@ def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
 def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStore) -> None:
     axes = {"cluster.tensor_parallel": [1, 2]}
     found = plan(question(rate_per_s=RATE, axes=axes), InProcessRunner(), store)
-    gpus = [one.found.mean("cost.gpus") or 0.0 for one in found.candidates if one.found is not None]
+    gpus = [candidate.found.mean("cost.gpus") or 0.0 for candidate in found.candidates if candidate.found is not None]
     assert found.best is not None
     assert found.best.found is not None
     assert found.best.found.mean("cost.gpus") == min(gpus)
@@ -261,8 +263,8 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
 ) -> None:
     axes = {"hardware": ["l40s", "h100"]}
     found = plan(question(rate_per_s=0.2, axes=axes, bound=2000.0), InProcessRunner(), store)
-    worst = [max(one.found.values(TTFT)) for one in found.candidates if one.found is not None]
-    assert [one.size for one in found.candidates] == [1, 1]
+    worst = [max(candidate.found.values(TTFT)) for candidate in found.candidates if candidate.found is not None]
+    assert [candidate.size for candidate in found.candidates] == [1, 1]
     assert found.best is found.candidates[worst.index(min(worst))]
     (other,) = found.ties
     assert other is not found.best
@@ -341,9 +343,9 @@ def test_seeds_that_share_their_requests_say_what_else_they_decide(store: Memory
     found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=2), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.found is not None
-    one, other = found.best.found.rows
-    assert one.figures[TTFT] != other.figures[TTFT]
-    assert [one.figures[name] for name in OF_REQUESTS] == [other.figures[name] for name in OF_REQUESTS]
+    row, other = found.best.found.rows
+    assert row.figures[TTFT] != other.figures[TTFT]
+    assert [row.figures[name] for name in OF_REQUESTS] == [other.figures[name] for name in OF_REQUESTS]
     text = said(found)
     assert "2 of 2 seeds agree" in text
     assert "the same with every seed; a seed only determines how long the front end takes per request." in text
@@ -373,10 +375,10 @@ def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
     """That of the whole run counts the time in which the cluster fills and drains: it would not be what is held."""
     assert sized.best is not None
     (line,) = [line for line in plan_text(sized).splitlines() if line.startswith("→")]
-    found = sized.best.found
-    assert found is not None
+    trial = sized.best.found
+    assert trial is not None
     rates = []
-    for row in found.rows:
+    for row in trial.rows:
         report = blis_tui.run(experiment_of(sized.question.study, as_judged(row), row.seed))
         rates.append(report.steady.requests_per_s or 0.0)
         assert report.steady.requests_per_s != report.throughput.requests_per_s
@@ -633,7 +635,7 @@ def test_without_bounds_there_is_nothing_to_plan_for() -> None:
 
 def test_python_gets_the_same_answer(sized: Plan) -> None:
     study = sized.question.study
-    values = {".".join(one.steps): one.value.data for one in study.fixed}
+    values = {".".join(override.steps): override.value.data for override in study.fixed}
     found = blis_tui.plan(
         "quickstart",
         slos=[f"{TTFT}<=500"],

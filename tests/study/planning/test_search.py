@@ -21,7 +21,7 @@ def drive(search: Generator[list[Probe], list[Verdict], T], judge: Callable[[Pro
         probes = next(search)
         while True:
             asked += probes
-            probes = search.send([judge(one) for one in probes])
+            probes = search.send([judge(probe) for probe in probes])
     except StopIteration as stop:
         return stop.value, asked
 
@@ -33,14 +33,14 @@ def up_to(knees: list[float]) -> Callable[[Probe], Verdict]:
 @given(st.lists(st.floats(0.5, 500), min_size=1, max_size=5), st.floats(0.1, 1000), st.sampled_from([0.02, 0.1, 0.5]))
 @settings(max_examples=300)
 def test_every_seeds_knee_lies_in_the_interval(knees: list[float], guess: float, precision: float) -> None:
-    found, asked = drive(search_rate(guess, precision=precision, seeds=len(knees)), up_to(knees))
-    assert found.holds is not None
-    assert found.fails is not None
-    assert found.holds <= min(knees) <= max(knees) < found.fails
+    knee, asked = drive(search_rate(guess, precision=precision, seeds=len(knees)), up_to(knees))
+    assert knee.holds is not None
+    assert knee.fails is not None
+    assert knee.holds <= min(knees) <= max(knees) < knee.fails
     assert len(set(asked)) == len(asked)
     # Whoever says that it holds has asked every seed.
-    assert {Probe(found.holds, seed) for seed in range(len(knees))} <= set(asked)
-    assert rounded(found.holds) == found.holds
+    assert {Probe(knee.holds, seed) for seed in range(len(knees))} <= set(asked)
+    assert rounded(knee.holds) == knee.holds
 
 
 @given(st.floats(1, 500), st.floats(0.7, 1.4))
@@ -87,12 +87,12 @@ def test_a_rate_that_is_never_or_always_good_ends_the_search() -> None:
 @settings(max_examples=300)
 def test_the_least_size_is_the_least(needed: list[int], guess: int, least: int) -> None:
     search = search_size(guess, most=32, seeds=len(needed), least=least)
-    found, asked = drive(search, lambda probe: Verdict(holds=probe.value >= needed[probe.seed]))
+    smallest, asked = drive(search, lambda probe: Verdict(holds=probe.value >= needed[probe.seed]))
     true = max(*needed, least)
-    assert found.holds == (true if true <= 32 else None)
-    if found.holds is not None:
-        assert found.fails == (true - 1 if true > least else None)
-        assert {Probe(found.holds, seed) for seed in range(len(needed))} <= set(asked)
+    assert smallest.holds == (true if true <= 32 else None)
+    if smallest.holds is not None:
+        assert smallest.fails == (true - 1 if true > least else None)
+        assert {Probe(smallest.holds, seed) for seed in range(len(needed))} <= set(asked)
     assert all(least <= one.value <= 32 for one in asked)
 
 

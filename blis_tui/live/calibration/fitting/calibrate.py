@@ -107,12 +107,12 @@ def fit(
         told = tuple(with_averaged_value(one, by_name[one.name]) for one in told)
         draws = []
     names = {one.name for one in told}
-    why = {one.name: absent(one.name, problem) for one in law.terms if one.name not in names} | dict(law.kept)
+    why = {term.name: absent(term.name, problem) for term in law.terms if term.name not in names} | dict(law.kept)
     left_out = tuple(LeftOut(*one) for one in why.items())
     advice, loads = None, list[Load]()
     if advise and problem.requests and found.followed >= FOLLOWED:
         first = problem.requests[0]
-        prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
+        prompts = float(np.mean([request.input_tokens for request in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
         loads = candidate_loads(first.data.experiment, prompts)
         progress("which loads would tell the coefficients apart")
@@ -161,12 +161,12 @@ def _advised(
 
 
 def _rounded(values: Array) -> Array:
-    return np.array([float(f"{one:.{_DIGITS}g}") for one in values])
+    return np.array([float(f"{value:.{_DIGITS}g}") for value in values])
 
 
 def _starts(problem: Problem) -> Iterator[Array]:
     """Yield starts: from answers and waits with steps of equal and of different length, and the expected values."""
-    base = np.array([one.base for one in problem.law.terms])
+    base = np.array([term.base for term in problem.law.terms])
     near = problem.rough(base, flat=True)
     yield near
     yield problem.rough(near, flat=False)
@@ -200,8 +200,8 @@ def _sides(problem: Problem, found: Found) -> list[BestSide]:
         side = BestSide(values, posterior, problem.cost(values, found.systems))
         if not np.array_equal(posterior.told, found.posterior.told):
             sides.append(side)
-    sides.sort(key=lambda one: one.cost)
-    return [one for one in sides if one.cost <= sides[0].cost + _POSSIBLE]
+    sides.sort(key=lambda best_side: best_side.cost)
+    return [best_side for best_side in sides if best_side.cost <= sides[0].cost + _POSSIBLE]
 
 
 _ALIKE: Final = 0.7
@@ -238,13 +238,13 @@ def coefficients(law: Law, sides: Sequence[BestSide], ends: Sequence[Array] = ()
     covariance = np.linalg.inv(best.posterior.curvature(at))
     deviation = np.sqrt(np.diag(covariance))
     alike = np.abs(covariance / np.outer(deviation, deviation))
-    told = np.any([one.posterior.told for one in sides], axis=0)
+    told = np.any([side.posterior.told for side in sides], axis=0)
     found: dict[int, Coefficient] = {}
     for place, term in enumerate(law.terms):
         if told[place]:
             low, high = _interval(sides, place, term)
-            low = min(low, *(_rounded_outwards(float(one[place]), floor) for one in ends)) if ends else low
-            high = max(high, *(_rounded_outwards(float(one[place]), ceil) for one in ends)) if ends else high
+            low = min(low, *(_rounded_outwards(float(end[place]), floor) for end in ends)) if ends else low
+            high = max(high, *(_rounded_outwards(float(end[place]), ceil) for end in ends)) if ends else high
             value = float(best.values[place])
             found[place] = Coefficient(
                 term.name, value, term.base, min(low, value), max(high, value), "", (), value <= term.lowest
@@ -305,7 +305,7 @@ def combinations(
         rest = np.linalg.solve(covariance[np.ix_(at[1:], at[1:])], covariance[at[1:], at[0]])
         weights = np.array([1.0, *(float(f"{-one:.{_WEIGHT_DIGITS}g}") for one in rest)])
         deviation = sqrt(float(weights @ covariance[np.ix_(at, at)] @ weights))
-        value, others = float(weights @ best.values[at]), [float(weights @ one[at]) for one in ends]
+        value, others = float(weights @ best.values[at]), [float(weights @ end[at]) for end in ends]
         low, high = (value + side * sqrt(2.0 * INTERVAL_COST_RISE) * deviation for side in (-1.0, 1.0))
         names = tuple(law.terms[place].name for place in at)
         low, high = (
@@ -320,8 +320,8 @@ def _swapped(sides: Sequence[BestSide]) -> set[int]:
     """Return the coefficients that occur with only some of the sides."""
     return {
         place
-        for one in sides[1:]
-        for place, (here, there) in enumerate(zip(sides[0].posterior.told, one.posterior.told, strict=True))
+        for side in sides[1:]
+        for place, (here, there) in enumerate(zip(sides[0].posterior.told, side.posterior.told, strict=True))
         if here != there
     }
 
@@ -343,10 +343,10 @@ def _interval(sides: Sequence[BestSide], place: int, term: Term) -> tuple[float,
     """Return the interval over all other coefficients and all sides of maxima."""
     lows, highs = [], []
     least = sides[0].cost
-    for one in sides:
-        rise = INTERVAL_COST_RISE - (one.cost - least)
+    for side in sides:
+        rise = INTERVAL_COST_RISE - (side.cost - least)
         if rise > 0.0:
-            low, high = one.posterior.interval(one.posterior.place(one.values), place, rise)
+            low, high = side.posterior.interval(side.posterior.place(side.values), place, rise)
             lows.append(low)
             highs.append(high)
     low, high = term.base + term.spread * min(lows), term.base + term.spread * max(highs)
@@ -411,7 +411,7 @@ def statements(
 
 
 def _most(loads: Sequence[Load]) -> str:
-    users, tokens = max(one.users for one in loads), max(one.prompt_tokens for one in loads)
+    users, tokens = max(load.users for load in loads), max(load.prompt_tokens for load in loads)
     return f"{plural(users, 'user')} and prompts of {tokens:,} tokens"
 
 
@@ -428,7 +428,9 @@ def absent(name: str, problem: Problem) -> str:
         return prompts
     if name.startswith("expert"):
         other = "multiplying" if name == "expert_weights" else "reading"
-        return f"{other} them takes longer" if any(one.num_experts for one in models) else "the model has no experts"
+        return (
+            f"{other} them takes longer" if any(model.num_experts for model in models) else "the model has no experts"
+        )
     if name in ("all_reduce", "layer_tp_us"):
         return "no tensor parallelism"
     if name == "sampler_us":

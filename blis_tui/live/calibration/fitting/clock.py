@@ -142,9 +142,9 @@ def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:
         below = np.maximum(lowest - logs, 0.0)
         return filtered(noise(logs), times, late_us).cost + float(below @ below)
 
-    at = np.log([getattr(start, one.name) for one in fields(Noise)])
+    at = np.log([getattr(start, field.name) for field in fields(Noise)])
     simplex = np.vstack([at, at - 1.5 * np.eye(len(at))])
-    found = minimize(
+    result = minimize(
         cost, at, method="Nelder-Mead", options={"initial_simplex": simplex, "xatol": 0.1, "fatol": 0.2, "maxfev": 120}
     )
-    return noise(found.x)
+    return noise(result.x)

@@ -71,7 +71,7 @@ class Adviser:
 
     def best(self, names: Sequence[str], loads: Sequence[Load]) -> Load | None:
         """Return the first load that would determine these coefficients; None if none would."""
-        places = [number for number, one in enumerate(self._law.terms) if one.name in names]
+        places = [number for number, term in enumerate(self._law.terms) if term.name in names]
         before = np.sqrt(np.diag(np.linalg.inv(self._known)))[places]
         for load in loads:
             more = self._information(load)
@@ -204,7 +204,7 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
         if found is not None:
             data, rows = found
             requests = data.recording.requests  # type: ignore[union-attr]  # of requests, as it was simulated
-            ends = max(one.arrival_us + one.e2e_us for one in requests)
+            ends = max(request.arrival_us + request.e2e_us for request in requests)
             told[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
     if not told:
         raise InputError("the engine serves none of the loads that were tried", help="look at its limits")

@@ -105,8 +105,8 @@ def _sums(columns: Array) -> Array:
 
 def _loads(pool: Pool, followed: FollowResult) -> Loads:
     works = (
-        (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
-        for one in followed.steps
+        (step.decode_requests, step.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in step.chunks])
+        for step in followed.steps
     )
     return loads_of(works, pool.model.sliding_window)
 
@@ -119,15 +119,15 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
         pause = head >= 0 or not began
         began.append(number if pause else began[-1])
         heads.append(head if pause else heads[-1])
-    squares = np.cumsum([0.0, *(float(one.duration_us) ** 2 for one in followed.steps)])
-    tokens = sorted((one for one in followed.tokens if not one.elsewhere), key=lambda one: one.step)
-    at: Places = np.array([one.step for one in tokens], dtype=np.int64)
-    start: Places = np.array([began[one.step] for one in tokens], dtype=np.int64)
+    squares = np.cumsum([0.0, *(float(step.duration_us) ** 2 for step in followed.steps)])
+    tokens = sorted((token for token in followed.tokens if not token.elsewhere), key=lambda token: token.step)
+    at: Places = np.array([token.step for token in tokens], dtype=np.int64)
+    start: Places = np.array([began[token.step] for token in tokens], dtype=np.int64)
     fresh = np.append(True, start[1:] != start[:-1])[: len(tokens)]
     before = np.where(fresh, start, np.append(0, at[:-1] + 1)[: len(tokens)])
-    asked = [requests[one.request] for one in tokens]
-    first = np.array([one.kind == FIRST for one in tokens], dtype=bool)
-    led = [requests[heads[one.step]] for one in tokens]
+    asked = [requests[token.request] for token in tokens]
+    first = np.array([token.kind == FIRST for token in tokens], dtype=bool)
+    led = [requests[heads[token.step]] for token in tokens]
     answered = [1.0 if is_first else float(one.output_tokens) for one, is_first in zip(asked, first, strict=True)]
     times = Times(
         fresh.tolist(),
@@ -144,21 +144,21 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
 
 def windows_of(law: Law, requests: Sequence[Measured], followed: FollowResult) -> Windows:
     """Return the intervals in which a recording's requests joined the queue."""
-    entries = [one for one in followed.entries if all(a <= b for a, b in pairwise(one.looks_us))]
-    arrivals = np.array([requests[one.request].arrival_us for one in entries]).reshape(-1, 1)
+    entries = [entry for entry in followed.entries if all(a <= b for a, b in pairwise(entry.looks_us))]
+    arrivals = np.array([requests[entry.request].arrival_us for entry in entries]).reshape(-1, 1)
     return Windows(
-        [one.request for one in entries],
-        law.queue(np.array([float(requests[one.request].input_tokens) for one in entries])),
-        np.array([one.looks_us for one in entries]).reshape(-1, 4) - arrivals,
-        np.array([one.off_us for one in entries]),
-        np.array([one.step_us for one in entries], dtype=float),
+        [entry.request for entry in entries],
+        law.queue(np.array([float(requests[entry.request].input_tokens) for entry in entries])),
+        np.array([entry.looks_us for entry in entries]).reshape(-1, 4) - arrivals,
+        np.array([entry.off_us for entry in entries]),
+        np.array([entry.step_us for entry in entries], dtype=float),
     )
 
 
 def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: FollowResult) -> Sums:
     """Return the equations for a recording's answers and waits."""
     steps = followed.steps
-    starts = [one.time_us for one in steps]
+    starts = [step.time_us for step in steps]
     first = {one.request: one.step for one in followed.tokens if one.kind == FIRST}
     rows: list[tuple[float, ...]] = []
     for token in followed.tokens:

@@ -63,7 +63,7 @@ class Gapped:
         self.kept = law.kept
         self.constant = law.constant
         self.terms = (*law.terms, Term(GAP, 0.0, _SPREAD_US, 0.0))
-        self._at = [one.name for one in law.terms].index(law.constant)
+        self._at = [term.name for term in law.terms].index(law.constant)
 
     def config(self, values: Array) -> PluginConfig:
         """Return the step-time model with these coefficients."""
@@ -104,7 +104,7 @@ _PROMPT: Final = np.array([100.0])
 def fit_to_means(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Array:
     """Return the coefficients, among the starts and their multiples, whose simulation agrees best with the means."""
     in_steps = np.abs(law.queue(_PROMPT)).sum(axis=0) == 0.0
-    lowest = np.array([one.lowest for one in law.terms])
+    lowest = np.array([term.lowest for term in law.terms])
     found: list[tuple[float, int, Array]] = []
     for start in starts:
         times = 1.0
@@ -127,8 +127,8 @@ def missing(runs: Runs) -> float:
         predicted = fsum(one.e2e_us - one.ttft_us for one in pairs)
         measured = fsum(one.measured.e2e_us - one.measured.ttft_us for one in pairs)
     else:
-        predicted = fsum(one.step_us for one in steps)
-        measured = fsum(one.measured.duration_us for one in steps)
+        predicted = fsum(step.step_us for step in steps)
+        measured = fsum(step.measured.duration_us for step in steps)
     return measured / predicted if predicted else 1.0
 
 
@@ -192,7 +192,7 @@ class Requests:
 
     def waits(self, values: Array) -> list[float]:
         """Return how long each request waits before it joins the queue."""
-        tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
+        tokens = np.array([float(request.input_tokens) for request in self.recording.requests])
         found: list[float] = (self.law.queue(tokens) @ values).tolist()
         return found
 
@@ -256,8 +256,8 @@ class Steps:
 def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
     """Return a log as arrays."""
     (pool,) = data.experiment.pools
-    works = ((one.decode_requests, one.context_tokens, one.chunks) for one in log.steps)
-    durations = np.array([one.duration_us for one in log.steps])
+    works = ((step.decode_requests, step.context_tokens, step.chunks) for step in log.steps)
+    durations = np.array([step.duration_us for step in log.steps])
     return Steps(law, pool, loads_of(works, pool.model.sliding_window), durations)
 
 
@@ -322,7 +322,7 @@ class Problem:
     @property
     def has_prompts(self) -> bool:
         """Whether any prompt token is computed."""
-        return bool(self.requests) or any(one.loads.new.any() for one in self.steps)
+        return bool(self.requests) or any(step.loads.new.any() for step in self.steps)
 
     # ---- rough stage ----
 
@@ -333,17 +333,19 @@ class Problem:
             start: the initial coefficients, which determine the composition of batches.
             flat: whether all steps are assumed to take equally long.
         """
-        runs = [one.follow(start, None, flat=flat) for one in self.requests]
+        runs = [request.follow(start, None, flat=flat) for request in self.requests]
         sums: list[Sums] = [
-            sums_of(self.law, one.pool, one.recording.requests, run)
-            for one, run in zip(self.requests, runs, strict=True)
+            sums_of(self.law, request.pool, request.recording.requests, run)
+            for request, run in zip(self.requests, runs, strict=True)
         ]
-        kinds = [np.where(one.firsts, 1, 0) for one in sums] + [np.full(len(one.durations_us), 2) for one in self.steps]
+        kinds = [np.where(one.firsts, 1, 0) for one in sums] + [
+            np.full(len(step.durations_us), 2) for step in self.steps
+        ]
         kind = np.concatenate(kinds)
-        measured = np.concatenate([one.measured_us for one in sums] + [one.durations_us for one in self.steps])
+        measured = np.concatenate([one.measured_us for one in sums] + [step.durations_us for step in self.steps])
         deviation, weight, values = np.full(len(kind), 0.1), np.ones(len(kind)), start
         for _ in range(_ROBUST_ROUNDS):
-            both = [one.slopes(values) for one in sums] + [one.slopes(values) for one in self.steps]
+            both = [one.slopes(values) for one in sums] + [step.slopes(values) for step in self.steps]
             slopes = np.vstack(both) / measured[:, None]
             scale = weight / deviation
             none = np.zeros((len(scale), 0))
@@ -369,31 +371,31 @@ class Problem:
             progress: called with the number of each round.
         """
         values = start
-        for one in self.requests:
-            one.begin(values, noise)
+        for request in self.requests:
+            request.begin(values, noise)
         for number in range(_EXACT_ROUNDS if self.requests else 1):
             progress(f"round {number + 1}")
-            systems = [self._system(one, values, noise) for one in self.requests]
+            systems = [self._system(request, values, noise) for request in self.requests]
             before = values
             values, posterior = self.solve(values, systems)
-            for one, system in zip(self.requests, systems, strict=True):
-                gains = filtered(one.noise, system.chain.times, system.late(values))
-                one.enter(values, system.entrances(one.jitter_us, gains), noise)
+            for request, system in zip(self.requests, systems, strict=True):
+                gains = filtered(request.noise, system.chain.times, system.late(values))
+                request.enter(values, system.entrances(request.jitter_us, gains), noise)
             if self._size(posterior, values - before, values) < _SETTLED:
                 break
         cost = self.cost(values, systems)
         followed = min((one.followed for one in systems), default=1.0)
-        return Found(values, posterior, cost, followed, [one.noise for one in self.requests], systems)
+        return Found(values, posterior, cost, followed, [request.noise for request in self.requests], systems)
 
-    def _system(self, one: Requests, values: Array, noise: Noise) -> System:
-        run = one.follow(values, noise)
-        windows = windows_of(self.law, one.recording.requests, run)
+    def _system(self, requests: Requests, values: Array, noise: Noise) -> System:
+        run = requests.follow(values, noise)
+        windows = windows_of(self.law, requests.recording.requests, run)
         # The order of `chain_of`.
         tokens = sorted((token for token in run.tokens if not token.elsewhere), key=lambda token: token.step)
         firsts = {token.request: number for number, token in enumerate(tokens) if token.kind == FIRST}
         away = [log(2.0 * token.shorter_us / _ELSEWHERE) for token in run.tokens if token.elsewhere]
         return System(
-            chain_of(self.law, one.pool, one.recording.requests, run),
+            chain_of(self.law, requests.pool, requests.recording.requests, run),
             windows,
             [firsts.get(number, -1) for number in windows.requests],
             float(np.sum(away)),
@@ -428,11 +430,11 @@ class Problem:
         return float(step @ posterior.curvature(posterior.place(values)) @ step)
 
     def _measure_noise(self, values: Array, systems: Sequence[System]) -> None:
-        for one, system in zip(self.requests, systems, strict=True):
+        for request, system in zip(self.requests, systems, strict=True):
             late = system.late(values)
-            one.noise = estimated(one.noise, system.chain.times, late)
-            token_us = system.token_us(filtered(one.noise, system.chain.times, late))
-            one.jitter_us = likeliest_jitter(system.windows, token_us, values, one.jitter_us)
+            request.noise = estimated(request.noise, system.chain.times, late)
+            token_us = system.token_us(filtered(request.noise, system.chain.times, late))
+            request.jitter_us = likeliest_jitter(system.windows, token_us, values, request.jitter_us)
         for log_ in self.steps:
             error = np.abs(log_.sizes(values)) * log_.deviation
             log_.deviation = max(1.4826 * float(np.median(error)), 1e-6)
@@ -440,12 +442,12 @@ class Problem:
     def _posterior(self, values: Array, systems: Sequence[System]) -> Posterior:
         rows: list[Array] = []
         entrances: list[Entrances] = []
-        for one, system in zip(self.requests, systems, strict=True):
+        for request, system in zip(self.requests, systems, strict=True):
             chain = system.chain
-            gains = filtered(one.noise, chain.times, system.late(values))
+            gains = filtered(request.noise, chain.times, system.late(values))
             columns = np.column_stack([chain.roundings(), system.slopes(values), chain.known_us])
             rows.append(whitened(chain.times, gains, columns))
-            entrances.append(system.entrances(one.jitter_us, gains))
+            entrances.append(system.entrances(request.jitter_us, gains))
         for log_ in self.steps:
             size = np.abs(log_.sizes(values))
             limit = _SURPRISE**2
@@ -458,12 +460,12 @@ class Problem:
 
     def cost(self, values: Array, systems: Sequence[System]) -> float:
         """Return the negative log-likelihood of coefficients, including their prior."""
-        at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
+        at = (values - np.array([term.base for term in self.law.terms])) / [term.spread for term in self.law.terms]
         total = 0.5 * float(at @ at)
-        for one, system in zip(self.requests, systems, strict=True):
-            gains = filtered(one.noise, system.chain.times, system.late(values))
+        for request, system in zip(self.requests, systems, strict=True):
+            gains = filtered(request.noise, system.chain.times, system.late(values))
             total += gains.cost + system.lost
-            total += float(np.sum(system.entrances(one.jitter_us, gains).cost(values)))
+            total += float(np.sum(system.entrances(request.jitter_us, gains).cost(values)))
         for log_ in self.steps:
             size = log_.sizes(values) ** 2
             limit = _SURPRISE**2

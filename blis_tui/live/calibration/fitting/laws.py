@@ -245,7 +245,9 @@ class FittedLaw:
         self._base = base
         self._works: dict[int, tuple[Pool, Work]] = {}
         """Cached work of each pool, by identity, because computing it takes as long as many steps."""
-        limits = {one.name: float(one.metadata["key"].limits.get("minimum", 0.0)) for one in fields(FittedSettings)}
+        limits = {
+            field.name: float(field.metadata["key"].limits.get("minimum", 0.0)) for field in fields(FittedSettings)
+        }
         self.terms = tuple(
             Term(
                 name,
@@ -353,4 +355,4 @@ class FittedLaw:
         else:
             found[read] = values[multiplied] * multiplies / reads
             found[multiplied] = self.terms[multiplied].lowest
-        return [np.maximum(found, [one.lowest for one in self.terms])]
+        return [np.maximum(found, [term.lowest for term in self.terms])]

@@ -114,9 +114,9 @@ class Posterior:
     def __init__(
         self, terms: Sequence[Term], rows: Array, aims: Array, roundings: Array, entrances: Sequence[Entrances]
     ) -> None:
-        self.base = np.array([one.base for one in terms])
-        self.spread = np.array([one.spread for one in terms])
-        self._lowest = np.array([one.lowest for one in terms])
+        self.base = np.array([term.base for term in terms])
+        self.spread = np.array([term.spread for term in terms])
+        self._lowest = np.array([term.lowest for term in terms])
         self.lowest = (self._lowest - self.base) / self.spread
         shared = roundings.shape[1]
         left = np.column_stack([_ROUNDING_US * roundings, rows * self.spread, aims - rows @ self.base])
@@ -130,8 +130,8 @@ class Posterior:
     def told(self) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether any measurement contains it."""
         size = np.abs(self._rows).max(axis=0, initial=0.0)
-        for one in self._entrances:
-            size = np.maximum(size, np.abs(one.windows.slopes).max(axis=0, initial=0.0))
+        for entrances in self._entrances:
+            size = np.maximum(size, np.abs(entrances.windows.slopes).max(axis=0, initial=0.0))
         found: NDArray[np.bool_] = size > 0.0
         return found
 
@@ -149,8 +149,8 @@ class Posterior:
         """Return the cost of coefficients, given in spreads from their base."""
         off = self._rows @ at - self._aims
         total = 0.5 * float(off @ off) + 0.5 * float(at @ at)
-        for one in self._entrances:
-            total += float(np.sum(one.cost(self.base + self.spread * at)))
+        for entrances in self._entrances:
+            total += float(np.sum(entrances.cost(self.base + self.spread * at)))
         return total
 
     def best(self, start: Array, fixed: int = -1, value: float = 0.0) -> tuple[Array, float]:
@@ -174,8 +174,8 @@ class Posterior:
 
     def _newton(self, at: Array, free: NDArray[np.bool_]) -> Array:
         rows, aims = [self._rows, np.eye(len(at))], [self._aims, np.zeros(len(at))]
-        for one in self._entrances:
-            slopes, missing = one.newton(self.base + self.spread * at)
+        for entrances in self._entrances:
+            slopes, missing = entrances.newton(self.base + self.spread * at)
             slopes = slopes * self.spread
             full = _triangle(np.column_stack([slopes, slopes @ at + missing]))
             rows.append(full[:, :-1])
@@ -189,7 +189,7 @@ class Posterior:
     def curvature(self, at: Array) -> Array:
         """Return the second derivatives of the cost, in spreads."""
         rows = [self._rows, np.eye(len(at))]
-        rows += [one.newton(self.base + self.spread * at)[0] * self.spread for one in self._entrances]
+        rows += [entrances.newton(self.base + self.spread * at)[0] * self.spread for entrances in self._entrances]
         left = np.vstack(rows)
         found: Array = left.T @ left
         return found
@@ -215,8 +215,8 @@ class Posterior:
     def is_significant(self, at: Array) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether the cost falls below it by more than chance explains."""
         slope = self._rows.T @ (self._rows @ at - self._aims) + at
-        for one in self._entrances:
-            rows, missing = one.newton(self.base + self.spread * at)
+        for entrances in self._entrances:
+            rows, missing = entrances.newton(self.base + self.spread * at)
             slope = slope - (rows * self.spread).T @ missing
         found: NDArray[np.bool_] = slope > _SIGNIFICANT_DEVIATIONS * np.sqrt(np.diag(self.curvature(at)))
         return found

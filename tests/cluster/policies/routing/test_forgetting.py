@@ -29,7 +29,9 @@ def routed(made: Experiment, **prompt: object) -> list[tuple[int, str]]:
     requests = [request(i, i * 600, 20, 2, segments=SHARED) for i in range(4)]
     for one in requests:
         one.session_id = "s"
-    return [(one.instance, one.reason) for one in Outcome(made, requests).records if isinstance(one, Routed)]
+    return [
+        (record.instance, record.reason) for record in Outcome(made, requests).records if isinstance(record, Routed)
+    ]
 
 
 @pytest.mark.parametrize("only", [1])
@@ -53,5 +55,5 @@ def test_who_comes_back_never_had_a_cold_prompt() -> None:
     cold = PluginConfig(kind="no-hit-lru", settings={"weight": 1.0})
     made = dying(weighted(cold))
     requests = [request(i, i * 600, 20, 2) for i in range(5)]
-    ways = [one.instance for one in Outcome(made, requests).records if isinstance(one, Routed)]
+    ways = [record.instance for record in Outcome(made, requests).records if isinstance(record, Routed)]
     assert ways == [0, 1, 0, 2, 1]

@@ -14,7 +14,7 @@ def routed_by(kind: str, instances: int = 2, **settings: Setting) -> Experiment:
 
 
 def choices(made: Experiment, requests: list[Request]) -> list[int]:
-    return [one.instance for one in Outcome(made, requests).records if isinstance(one, Routed)]
+    return [record.instance for record in Outcome(made, requests).records if isinstance(record, Routed)]
 
 
 def test_least_loaded_avoids_who_has_work() -> None:

@@ -48,12 +48,12 @@ def recorded(experiment: Experiment, *, held_up: bool = True) -> tuple[Recording
     steps: list[Step] = []
     simulation.subscribe(
         StepFinished,
-        lambda one: steps.append(
+        lambda step: steps.append(
             Step(
-                one.duration_us,
-                one.decode_requests,
-                one.decode_context_tokens,
-                tuple((it.computed_tokens, it.new_tokens) for it in one.chunks),
+                step.duration_us,
+                step.decode_requests,
+                step.decode_context_tokens,
+                tuple((it.computed_tokens, it.new_tokens) for it in step.chunks),
             )
         ),
     )
@@ -72,7 +72,7 @@ def recorded(experiment: Experiment, *, held_up: bool = True) -> tuple[Recording
 def times(data: list[Data], latency: object) -> tuple[float, float]:
     """Whole answers, measured and simulated."""
     pairs = [pair for run in compared(data, latency).values() for pair in run if isinstance(pair, Pair)]  # type: ignore[arg-type]
-    return fsum(one.measured.e2e_us for one in pairs), fsum(one.e2e_us for one in pairs)
+    return fsum(pair.measured.e2e_us for pair in pairs), fsum(pair.e2e_us for pair in pairs)
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def held(one: Coefficient, truth: FittedSettings) -> bool:
 def means(experiment: Experiment) -> np.ndarray:
     """Of TTFT, TPOT and E2E."""
     rows = measure(experiment).requests
-    gaps = [(one.e2e_us - one.ttft_us) / (one.output_tokens - 1) for one in rows if one.output_tokens > 1]
-    return np.array([np.mean([one.ttft_us for one in rows]), np.mean(gaps), np.mean([one.e2e_us for one in rows])])
+    gaps = [(row.e2e_us - row.ttft_us) / (row.output_tokens - 1) for row in rows if row.output_tokens > 1]
+    return np.array([np.mean([row.ttft_us for row in rows]), np.mean(gaps), np.mean([row.e2e_us for row in rows])])
 
 
 def test_from_any_base_to_the_same_server() -> None:

@@ -43,8 +43,8 @@ def server() -> Experiment:
 @pytest.fixture(scope="module")
 def rows(server: Experiment) -> dict[Load, np.ndarray]:
     """What each of a few loads tells: slopes of its equations."""
-    spread = np.array([one.spread for one in LAW.terms])
-    base = np.array([one.base for one in LAW.terms])
+    spread = np.array([term.spread for term in LAW.terms])
+    base = np.array([term.base for term in LAW.terms])
     found = {}
     for load in FEW:
         told = information(LAW, server, load, base, ASSUMED[0])
@@ -82,7 +82,7 @@ def test_what_is_within_reach_is_what_the_equations_leave(server: Experiment, ro
     found = plan(server, LAW, len(FEW), FEW)
     inverse = np.linalg.pinv(stacked(rows, FEW))
     covariance = inverse @ inverse.T
-    at = [one.name for one in LAW.terms].index("weights")
+    at = [term.name for term in LAW.terms].index("weights")
     expected = 1.645 * float(np.sqrt(covariance[at, at])) * LAW.terms[at].spread / LAW.terms[at].base
     assert found.within["weights"] == pytest.approx(expected, rel=1e-6)
     assert "expert_flops" not in found.within  # the model has none
@@ -92,10 +92,10 @@ def test_what_is_within_reach_is_what_the_equations_leave(server: Experiment, ro
 def test_loads_fit_the_engine(server: Experiment) -> None:
     (pool,) = server.pools
     small = replace(server, pools=(replace(pool, engine=replace(pool.engine, max_num_seqs=16, max_model_len=1024)),))
-    found = grid(small)
-    assert max(one.users for one in found) == 16
-    assert max(one.prompt_tokens for one in found) == 512
-    assert max(one.prompt_tokens for one in grid(server)) == 4096
+    loads = grid(small)
+    assert max(load.users for load in loads) == 16
+    assert max(load.prompt_tokens for load in loads) == 512
+    assert max(load.prompt_tokens for load in grid(server)) == 4096
 
 
 def test_no_load_that_the_engine_serves_is_an_error(server: Experiment) -> None:
@@ -177,10 +177,10 @@ def deviations(rows: dict[Load, np.ndarray], loads: Sequence[Load]) -> np.ndarra
 
 def test_a_server_that_serves_less_than_half_is_no_measurement(server: Experiment) -> None:
     """Clients measure what they are answered, in the order of arrivals."""
-    found = measured(server)
-    assert found is not None
-    assert len(found.requests) == 150
-    arrivals = [one.arrival_us for one in found.requests]
+    recording = measured(server)
+    assert recording is not None
+    assert len(recording.requests) == 150
+    arrivals = [one.arrival_us for one in recording.requests]
     assert arrivals == sorted(arrivals)
     few = {count: replace(server, workload=replace(server.workload, requests=count)) for count in (59, 60)}
     assert [measured(one) is None for one in few.values()] == [True, False]
@@ -196,7 +196,7 @@ def test_a_hidden_server_is_found_better_than_with_as_many_random_loads(server: 
         for answer in (16, 48)
         if users * prompt <= MOST_TOKENS
     ]
-    chosen = [one.load for one in plan(server, LAW, LOADS, every).loads]
+    chosen = [load.load for load in plan(server, LAW, LOADS, every).loads]
     own = off(server, chosen)
     pairs = list(combinations(every, LOADS))
     # Evenly among all pairs: no draw of ours. One may be the chosen one, which is not measured again.

@@ -36,7 +36,7 @@ LAWS: dict[str, Law] = {
 
 
 def base_of(law: Law) -> Array:
-    return np.array([one.base for one in law.terms])
+    return np.array([term.base for term in law.terms])
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "mixtral-8x7b-v0.1", "deepseek-v2-lite", "gpt-oss-120b"])

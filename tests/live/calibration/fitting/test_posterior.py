@@ -28,7 +28,7 @@ def test_intervals_are_those_of_normal_distributions() -> None:
     rows = stream.normal(size=(30, 3)) * [3.0, 0.1, 1.0]
     found = posterior(rows, rows @ [1.2, 35.0, 2.0] + stream.normal(size=30))
     at, _ = found.best(np.zeros(3))
-    spread = np.array([one.spread for one in TERMS])
+    spread = np.array([term.spread for term in TERMS])
     deviations = np.sqrt(np.diag(np.linalg.inv(rows.T @ rows + np.diag(spread**-2.0))))
     for place in range(3):
         low, high = found.interval(at, place)
@@ -40,13 +40,13 @@ def test_intervals_hold_as_often_as_they_say() -> None:
     held, drawn = 0, 60
     stream = np.random.default_rng(3)
     for _ in range(drawn):
-        truth = np.array([stream.normal(one.base, one.spread) for one in TERMS])
+        truth = np.array([stream.normal(term.base, term.spread) for term in TERMS])
         rows = stream.normal(size=(6, 3)) * [2.0, 0.05, 0.3]
         found = posterior(rows, rows @ truth + stream.normal(size=6))
         at, _ = found.best(np.zeros(3))
-        for place, one in enumerate(TERMS):
+        for place, term in enumerate(TERMS):
             low, high = found.interval(at, place)
-            held += one.base + one.spread * low <= truth[place] <= one.base + one.spread * high
+            held += term.base + term.spread * low <= truth[place] <= term.base + term.spread * high
     assert held / (3 * drawn) == pytest.approx(LEVEL, abs=0.05)
 
 
@@ -78,7 +78,7 @@ def test_draws_vary_as_the_posterior_does() -> None:
     found = posterior(rows, rows @ [1.2, 35.0, 2.0] + stream.normal(size=30))
     at, _ = found.best(np.zeros(3))
     drawn = np.array(found.draws(found.values(at), 4000))
-    spread = np.array([one.spread for one in TERMS])
+    spread = np.array([term.spread for term in TERMS])
     covariance = np.linalg.inv(rows.T @ rows + np.diag(spread**-2.0))
     assert drawn.mean(axis=0) == pytest.approx(found.values(at), abs=0.05 * float(np.sqrt(covariance.max())))
     assert np.cov(drawn.T) == pytest.approx(covariance, rel=0.15, abs=0.02 * float(np.abs(covariance).max()))
