@@ -226,8 +226,8 @@ def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
     for verdict in _verdicts(new):
         old = before.get(_expected_text(verdict))
         known = case is not None and verdict.metric in case.known
-        before = "" if old is None else _held(old, known)
-        rows.append(f"| {_cell(_expected_text(verdict))} | {before} | {_held(verdict, known)} |")
+        formerly = "" if old is None else _held(old, known)
+        rows.append(f"| {_cell(_expected_text(verdict))} | {formerly} | {_held(verdict, known)} |")
         opens.append("" if known else _opening(verdict, case))
     text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
     return "\n".join(
