@@ -211,6 +211,8 @@ class HasVerbs(Protocol):
         ...
 
 
+_TYPED: Final = "Command"
+"""The noun of entries that are typed."""
 QUOTED: Final = 40
 """Maximum length of what was typed, in a message about it."""
 _COMPLETIONS: Final = 8
@@ -274,11 +276,11 @@ class CommandLine:
         for verb in self._verbs():
             if verb.word == word and rest.strip():
                 run = partial(verb.run, rest.strip())
-                return PaletteEntry("Command", text, run, verb.about, problem=verb.problem(rest.strip()))
+                return PaletteEntry(_TYPED, text, run, verb.about, problem=verb.problem(rest.strip()))
             if verb.word == word and verb.asks:
                 action = named(verb.asks)
                 return PaletteEntry(
-                    "Command", text, partial(shell(self._app).perform, action, self._screen), verb.about
+                    _TYPED, text, partial(shell(self._app).perform, action, self._screen), verb.about
                 )
         if not text:
             return None
@@ -320,7 +322,7 @@ class CommandLine:
                 again = partial(shell(self._app).open_palette, completion.text)
                 whole = self.typed(completion.text) if rest.strip() else None
                 run = again if whole is None or whole.problem else whole.run
-                yield PaletteEntry("Command", completion.text.strip(), run, completion.meaning), completion.text
+                yield PaletteEntry(_TYPED, completion.text.strip(), run, completion.meaning), completion.text
 
     def runs(self, entry: PaletteEntry) -> Callable[[], Awaitable[None]]:
         """Return what runs an entry, and tells of errors."""
@@ -337,6 +339,8 @@ async def _run(app: App[None], entry: PaletteEntry) -> None:
         problem = str(error)
     if problem:
         app.notify(problem, title=entry.text, severity="error", markup=False)
+        if entry.noun == _TYPED:
+            shell(app).open_palette(entry.text)  # for another try
 
 
 def _typed_for(action: Action) -> tuple[str, ...]:

@@ -94,7 +94,17 @@ async def test_verbs_do_what_their_windows_do() -> None:
         assert _is_on_top(here, CompareScreen)
 
 
-@pytest.mark.parametrize("text", ["break kv.usd > 3", "watch nothing.at.all", "at 9999999999999999s", "why nobody"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "break kv.usd > 3",
+        "watch nothing.at.all",
+        "at 9999999999999999s",
+        "why nobody",
+        "compare policy=vlm-v1",
+        "compare engine.kv_blocks",
+    ],
+)
 async def test_what_is_wrong_is_said_and_stays_to_be_corrected(text: str) -> None:
     async with debugging(size=NARROW, at="100", requests=20, at_once=True) as here:
         await type_command(here, text)

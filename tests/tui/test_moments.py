@@ -21,7 +21,9 @@ from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.golden.bundle import unpacked
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
+from blis_tui.tui.drawing.series import KV_USE
 from blis_tui.tui.panes.events import event_text
+from blis_tui.tui.panes.timeline import KEPT, LABEL, hover_text, scale_of, timeline
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.screens.windows import ConfirmScreen, MomentScreen
@@ -167,6 +169,28 @@ async def test_the_command_of_a_report_leads_to_the_event_and_its_picture_shows_
         drawn = (empty / picture).read_text(encoding="utf-8")
         words = [unescape("".join(one.itertext())) for one in ET.fromstring(drawn).iter() if one.tag.endswith("text")]  # noqa: S314
         assert words[words.index("event") + 1] == f"{event:,}"
+
+
+async def test_a_second_report_is_refused_while_one_is_drawn(empty: Path) -> None:
+    async with debugging(size=NARROW, at_once=True) as here:
+        await keep(here, 300, "early on")
+        here.screen._write_moments("first")
+        here.screen._write_moments("second")
+        await here.idle()
+        here.screen._write_moments("third")
+        await here.idle()
+    assert names_in(empty) == sorted(f"{name}.moments{end}" for name in ("first", "third") for end in (".md", "-300.svg"))
+
+
+async def test_the_timeline_marks_them() -> None:
+    async with debugging(size=NARROW, at_once=True) as here:
+        await keep(here, 300, "early on")
+        await here.press("end")
+        view = here.screen._view()
+        scale = scale_of(view, 60)
+        cell = scale.cell(here.session.moments[0].time_us)
+        assert timeline(view, KV_USE, 60 + LABEL).plain.splitlines()[2][LABEL + cell] == KEPT
+        assert hover_text(view, KV_USE, scale, cell).endswith("· ◆ early on")
 
 
 async def test_pictures_of_another_experiment_show_no_messages_and_views_stay_as_they_were(empty: Path) -> None:

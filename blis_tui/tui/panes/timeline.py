@@ -153,12 +153,14 @@ POSITION: Final = "▲"
 CHECKPOINT: Final = "·"
 BREAKPOINT: Final = "●"
 LOSS: Final = "!"
+KEPT: Final = "◆"
 FRONTIER: Final = "┤"
 _TICK: Final = "▏"
 _COLOURS: Final = {
     LOSS: "$error",
     AGAIN.sign: AGAIN.style,
     BREAKPOINT: "$warning",
+    KEPT: "$accent",
     FRONTIER: "$text-muted",
     CHECKPOINT: "$text-muted",
 }
@@ -310,6 +312,7 @@ def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]
         (AGAIN.sign, [cell for cell, bucket in places if bucket.preemptions]),
         (LOSS, [cell for cell, bucket in places if bucket.losses]),
         (BREAKPOINT, [scale.cell(time) for time in break_times_us(view) if time < scale.end_us]),
+        (KEPT, [scale.cell(moment.time_us) for moment in view.moments if moment.time_us < scale.end_us]),
     )
 
 
@@ -345,7 +348,9 @@ def hover_text(view: View, series: Series, scale: Scale, cell: int) -> str:
         return f"{time_text(scale.start_us(cell))}: not simulated yet"
     value = course(series, view, scale.end_us, scale.cells)[cell]
     figure = f"{series.name} {value_text(series, value, view)}"
-    return f"{time_text(scale.last_us(cell))} · event {count_text(event)} · {figure}"
+    text = f"{time_text(scale.last_us(cell))} · event {count_text(event)} · {figure}"
+    kept = ", ".join(moment.name for moment in view.moments if scale.cell(moment.time_us) == cell)
+    return f"{text} · {KEPT} {kept}" if kept else text
 
 
 _LINES: Final = 3

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from blis_tui.results.conditions.suggestions import Suggestion
     from blis_tui.tui.panes import PaneInfo
 
+_REPORT: Final = "moments"
+"""The group of the worker that draws the report of moments."""
 _TIMELINE: Final = "t"
 """Letter of the timeline in jump mode; no pane has it."""
 _INSTANCE: Final = re.compile(r"(?:instance[_ ]?|i)([0-9]{1,9})")
@@ -562,7 +564,7 @@ class DebuggerScreen(Asking):
         """Copy the value or the path at the cursor."""
         subject = self.at_cursor()
         text = self.box_in_use.copied(path=path) or copied(self._view(), subject, path=path)
-        text = text or f"{self.source} --at {subject.value}"  # an event
+        text = text or f"{self._called or self.source} --at {subject.value}"  # an event
         self.app.copy_to_clipboard(text)
         self.notify(f"Copied: {text}", timeout=2, markup=False)
 
@@ -664,8 +666,15 @@ class DebuggerScreen(Asking):
         if self.session.debugger.routes:
             yield "Routing decisions of this run were overridden: no command opens it."
 
-    @work(exclusive=True, group="moments")
-    async def _write_moments(self, name: str) -> None:
+    def _write_moments(self, name: str) -> None:
+        """Write the report of the moments, unless one is being drawn."""
+        if any(worker.group == _REPORT and not worker.is_finished for worker in self.workers):
+            self.notify("A report of the moments is being drawn already.", severity="warning", markup=False)
+        else:
+            self._draw_moments(name)
+
+    @work(group=_REPORT)
+    async def _draw_moments(self, name: str) -> None:
         """Write the report of the moments into the working folder, or send it to the browser."""
         stem = new_report(name, self.session.moments)
         files = await self.report_files(stem)
