@@ -503,14 +503,15 @@ class EventStore:
                 return RequestEvent(flat[i], self._times[flat[i] - 1], what, flat[i + 2], flat[i + 3])
         return None
 
-    def chunks(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield every prefill chunk of the steps in a range of events: event, request number, tokens."""
+    def entries_of(self, what: str, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield every entry of a kind in a range of events, by request: event, request number, its two figures."""
+        code = self.code(what)
         for number, flat in enumerate(self._lives):
             if not flat or flat[0] > last or flat[-4] < first:
                 continue
             for place in range(0, len(flat), 4):
-                if flat[place + 1] == CHUNK and first <= flat[place] <= last:
-                    yield flat[place], number, flat[place + 3]
+                if flat[place + 1] == code and first <= flat[place] <= last:
+                    yield flat[place], number, flat[place + 2], flat[place + 3]
 
     def first_event_of(self, name: str) -> int:
         """Return the event at which a request arrived; 0 if it has not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
@@ -161,6 +161,14 @@ class ArrivalLog:
     def until(self, by: str, name: str, event: int) -> int:
         """Return how many requests of a sender had arrived by an event."""
         return bisect_right(self._events[by].get(name, ()), event)
+
+    def sender(self, by: str, event: int) -> str | None:
+        """Return whose request arrived in an event; None if it has no sender of that kind."""
+        for name, events in self._events[by].items():
+            place = bisect_left(events, event)
+            if place < len(events) and events[place] == event:
+                return name
+        return None
 
     def add(self, by: str, name: str, event: int) -> None:
         """Record the arrival of a sender's request; an empty name is not counted."""

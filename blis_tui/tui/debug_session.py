@@ -25,7 +25,7 @@ from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.panes.events import event_text
 from blis_tui.tui.panes.fleet import MEASURES
-from blis_tui.tui.panes.request import ranked_requests
+from blis_tui.tui.panes.request import RANKED, common_to, ranked_requests
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Print
+    from blis_tui.debugger.why.common import Common
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
@@ -76,7 +77,7 @@ class DebugSession:
         self.visited: list[int] = []
         self.document: tuple[str, ...] = ()
         self.summary: Summary | None = None
-        self._ranked: tuple[object, Sequence[Ranked]] = (None, ())
+        self._ranked: tuple[object, tuple[Sequence[Ranked], Sequence[Common]]] = (None, ((), ()))
 
     @property
     def experiment(self) -> Experiment:
@@ -106,7 +107,8 @@ class DebugSession:
             records_of=debugger.records_of,
             checkup=debugger.checkup,
             latencies=debugger.latencies,
-            ranked=lambda: self._ranking(view),
+            ranked=lambda: self._ranking(view)[0],
+            common=lambda: self._ranking(view)[1],
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
             traces=() if self._tracer is None else self._tracer.traces,
             printout=self.printout,
@@ -115,11 +117,15 @@ class DebugSession:
         )
         return view
 
-    def _ranking(self, view: View) -> Sequence[Ranked]:
-        """Return the ranking, computed again for another position or figure: it takes long in a long run."""
-        place = (view.place, view.selection.order)
+    def _ranking(self, view: View) -> tuple[Sequence[Ranked], Sequence[Common]]:
+        """Return the ranking, and what its requests have in common.
+
+        Both are only computed again for another position, figure or number: they take long in a long run.
+        """
+        place = (view.place, view.selection.order, view.selection.ranked)
         if self._ranked[0] != place:
-            self._ranked = (place, ranked_requests(view))
+            ranked = ranked_requests(view)
+            self._ranked = (place, (ranked, common_to(view, ranked)))
         return self._ranked[1]
 
     def select(
@@ -152,6 +158,12 @@ class DebugSession:
             orders = tuple(ORDERS)
             selection = replace(selection, order=orders[(orders.index(selection.order) + 1) % len(orders)])
         self.selection = replace(selection, request=None, ranking=True)
+
+    def rank_more(self) -> None:
+        """Rank more requests; after the most, few again."""
+        selection = self.selection
+        more = next((count for count in RANKED if count > selection.ranked), RANKED[0])
+        self.selection = replace(selection, ranked=more)
 
     def measure(self) -> None:
         """Show the next measure on the fleet map."""

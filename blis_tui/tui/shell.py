@@ -279,9 +279,7 @@ class CommandLine:
                 return PaletteEntry(_TYPED, text, run, verb.about, problem=verb.problem(rest.strip()))
             if verb.word == word and verb.asks:
                 action = named(verb.asks)
-                return PaletteEntry(
-                    _TYPED, text, partial(shell(self._app).perform, action, self._screen), verb.about
-                )
+                return PaletteEntry(_TYPED, text, partial(shell(self._app).perform, action, self._screen), verb.about)
         if not text:
             return None
         known = self._screen.palette_named(text) if isinstance(self._screen, HasVerbs) else None

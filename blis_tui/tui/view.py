@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Printout, Trace
+    from blis_tui.debugger.why.common import Common
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -52,6 +53,8 @@ class Selection:
     """Whether the reader asked for the ranking, whatever the present event is about."""
     order: str = "e2e"
     """The figure of the ranking, a key of ``ranking.ORDERS``."""
+    ranked: int = 12
+    """How many requests the ranking has."""
     measure: str = "load"
     """The measure of the fleet map, a key of ``fleet.MEASURES``."""
     metric: str = WORST
@@ -80,6 +83,8 @@ class View:
     """Returns the latencies of a report of the present position, which may be slow, too."""
     ranked: Callable[[], Sequence[Ranked]] = tuple
     """Returns the first requests of the chosen ranking as of the position; the same as long as that is the same."""
+    common: Callable[[], Sequence[Common]] = tuple
+    """Returns what these have in common."""
     checked: Checkup | None = None
     """The latest result of the checks, which may be of an earlier position; None before the first."""
     moments: tuple[Moment, ...] = ()

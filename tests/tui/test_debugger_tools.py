@@ -648,6 +648,18 @@ async def test_requests_are_ranked_by_one_figure_after_the_other() -> None:
         assert "By end-to-end latency" in screen_text(here.app)
 
 
+async def test_more_requests_are_ranked_and_what_they_have_in_common_is_counted_anew() -> None:
+    async with debugging(requests=200, size=(200, 60), at_once=True) as here:
+        await here.press("end", "l")
+        for count in (12, 30, 100, 12):
+            view = here.screen._view()
+            assert len(view.ranked()) == count
+            shared = view.common()
+            assert count == 100 or shared
+            assert all(f"{each.text}: {each.having}" in screen_text(here.app) for each in shared)
+            await here.press("m")
+
+
 def test_watches_know_no_more_than_the_phase() -> None:
     session = DebugSession(experiment("kv-pressure"))
     debugger = session.debugger

@@ -9,6 +9,7 @@ import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.relations import relations
 from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
 from blis_tui.tui.panes.request import PANE, inspector_lines, ranked_requests, subject
@@ -63,6 +64,24 @@ def test_a_ranked_request_was_preempted_as_often_as_its_own_page_says() -> None:
         life = read_life(run.tape, name, 1500)
         assert life is not None
         assert len(life.preemptions) == int(count), name
+
+
+def test_a_request_leads_to_those_that_it_has_had_to_do_with(pressed: Debugger) -> None:
+    view = view_at(pressed, 1300, request="request_43")
+    lines = inspector_lines(view, 60, {})
+    others = [one.subject for one in lines if one.subject is not None and one.subject.kind == "request"]
+    life = read_life(pressed.tape, "request_43", 1300)
+    assert life is not None
+    expected = [other.request for relation in relations(pressed.tape, life) for other in relation.requests[-5:]]
+    assert [other.value for other in others] == expected
+    assert expected
+    for other in others:
+        assert PANE.picks(view, other, go=False) is None
+        picked = PANE.picks(view, other, go=True)
+        assert picked is not None
+        assert picked.request == other.value
+        assert PANE.points(view, other) == other
+    assert PANE.points(view, None) == request_ref("request_43")
 
 
 @pytest.mark.parametrize("event", [660, 672, 900])

@@ -179,7 +179,9 @@ async def test_a_second_report_is_refused_while_one_is_drawn(empty: Path) -> Non
         await here.idle()
         here.screen._write_moments("third")
         await here.idle()
-    assert names_in(empty) == sorted(f"{name}.moments{end}" for name in ("first", "third") for end in (".md", "-300.svg"))
+    assert names_in(empty) == sorted(
+        f"{name}.moments{end}" for name in ("first", "third") for end in (".md", "-300.svg")
+    )
 
 
 async def test_the_timeline_marks_them() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from itertools import combinations
+from math import dist
+from operator import mul
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from textual.color import Color
@@ -33,7 +36,7 @@ from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import PLAIN, Opened, replace_screens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.app import ComposeResult
@@ -211,6 +214,40 @@ def contrast(one: Color, other: Color) -> float:
 def test_text_can_be_read_on_every_ground(theme: Theme, text: str, below: str) -> None:
     colors = theme.to_color_system().generate()
     assert contrast(Color.parse(colors[text]), Color.parse(colors[below])) >= 4.5
+
+
+SEEN_BY: Final[Mapping[str, tuple[tuple[float, float, float], ...]]] = {
+    "full colour vision": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+"""What linear RGB becomes (Machado, Oliveira and Fernandes 2009, severity 1)."""
+
+
+def seen(color: Color, matrix: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """A colour in CIELAB, as somebody sees it."""
+    parts = [part / 255 for part in (color.r, color.g, color.b)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    r, g, b = (min(max(sum(map(mul, row, linear)), 0.0), 1.0) for row in matrix)
+    xyz = (
+        (0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.95047,
+        0.2126 * r + 0.7152 * g + 0.0722 * b,
+        (0.0193 * r + 0.1192 * g + 0.9505 * b) / 1.08883,
+    )
+    x, y, z = (part ** (1 / 3) if part > 0.008856 else 7.787 * part + 16 / 116 for part in xyz)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("who", SEEN_BY)
+def test_colours_are_told_apart_whoever_looks(theme: Theme, who: str) -> None:
+    """A difference of 2.3 is just noticed side by side; these are apart by five times that."""
+    names = ("primary", "secondary", "accent", "success", "warning", "error", "foreground")
+    colors = theme.to_color_system().generate()
+    for one, other in combinations(names, 2):
+        pair = [seen(Color.parse(colors[name]), SEEN_BY[who]) for name in (one, other)]
+        assert dist(*pair) > 11.5, (one, other)
 
 
 async def test_without_colours_the_meaning_stays(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,7 +415,7 @@ def prompts_in(tape: EventStore, steps: Sequence[int]) -> tuple[tuple[str, int],
         return ()
     there = frozenset(steps)
     tokens: dict[int, int] = {}
-    for event, number, count in tape.chunks(steps[0], steps[-1]):
+    for event, number, _, count in tape.entries_of("chunk", steps[0], steps[-1]):
         if event in there:
             tokens[number] = tokens.get(number, 0) + count
     ranked = sorted(tokens, key=lambda number: (-tokens[number], number))

@@ -6,12 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
+from textual.message import Message
 
+from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
+from blis_tui.debugger.why.common import common
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.debugger.why.lifespans import AGAIN, read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
+from blis_tui.debugger.why.relations import relations
 from blis_tui.debugger.why.request_content import media_text
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -24,14 +28,26 @@ from blis_tui.tui.drawing.life_line import (
     sum_text,
     totals,
 )
-from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, heading, line, remark, with_hanging_indent, words
-from blis_tui.tui.panes.pane import Pane, pick
+from blis_tui.tui.drawing.lines import (
+    BLANK,
+    Line,
+    fact,
+    flow,
+    heading,
+    line,
+    remark,
+    shorten,
+    with_hanging_indent,
+    words,
+)
+from blis_tui.tui.panes.pane import Pane, PaneKey, pick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.event_store import EventStore, RequestEvent
+    from blis_tui.debugger.why.common import Common
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.debugger.why.ranking import Ranked
@@ -42,17 +58,28 @@ if TYPE_CHECKING:
 _SESSION: Final = ("session-begun", "session-continued")
 _FIRST: Final = 3
 """Number of first entries of a life that may contain the session's."""
-_COUNT: Final = 12
+RANKED: Final = (12, 30, 100)
+"""Numbers of requests to rank."""
+_EACH: Final = 5
+"""Maximum number of requests named of each relation."""
 _BAR: Final = 12
 
 _ROOM: Final = 40
 """Minimum width of a latency's shares beside it."""
+_TIP: Final = "enter: open; ?: why"
+_MORE: Final = "m"
+_BRANCH, _LAST_BRANCH = "├ ", "└ "
 _NARROW: Final = 50
 """Below this width, an interval's start has its own line."""
 
 _HINT: Final = (
     "No request is selected. Move the cursor in the list of instances or events, click a request, or go to one by name."
 )
+
+
+@dataclass
+class MoreRanked(Message):
+    """The reader wants to rank more requests."""
 
 
 def subject(view: View) -> str | None:
@@ -104,7 +131,8 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
     lines += [*map(line, flow(legend(parts), width)), BLANK]
-    return lines + _list(known, parts, width, notes)
+    lines += _list(known, parts, width, notes)
+    return lines if now is None or view.playing else lines + _related(view, now, width)
 
 
 # ---- state ----
@@ -302,6 +330,26 @@ def _texts(part: LifeInterval) -> tuple[str, ...]:
     return (part.note, arrow, "(later)" if part.later else "")
 
 
+# ---- other requests ----
+
+
+def _related(view: View, life: RequestLife, width: int) -> list[Line]:
+    """Return the requests that it has had to do with so far, as a tree."""
+    lines: list[Line] = []
+    for relation in relations(view.tape, life):
+        named = relation.requests[-_EACH:]
+        count = count_text(len(relation.requests)) if len(relation.requests) > 1 else ""
+        lines.append(line(Content.assemble((shorten(relation.title, width - 8), "$text-muted"), "  ", (count, "bold"))))
+        if len(named) < len(relation.requests):
+            earlier = plural(len(relation.requests) - len(named), "earlier one")
+            lines.append(line(Content.styled(f"{_BRANCH}{earlier}", "$text-muted")))
+        for place, other in enumerate(named, 1):
+            branch = _LAST_BRANCH if place == len(named) else _BRANCH
+            row = Content.assemble((branch, "$text-muted"), (other.request, "bold"), (f"  {other.remark}", ""))
+            lines.append(line(row.truncate(width, ellipsis=True), subject=request_ref(other.request), tip=_TIP))
+    return [BLANK, heading("Other requests", "so far", width), *lines] if lines else []
+
+
 # ---- ranking ----
 
 
@@ -314,34 +362,48 @@ def shows_ranking(view: View, name: str | None) -> bool:
 def ranked_requests(view: View) -> Sequence[Ranked]:
     """Return the first requests in the chosen ranking, as of the position."""
     here = Position(view.moment.event, view.moment.settled)
-    return ranking(view.tape, view.selection.order, here, _COUNT)
+    return ranking(view.tape, view.selection.order, here, view.selection.ranked)
 
 
-def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
-    """Return the ranking; if no request has arrived, only the hint."""
-    if not found:
+def common_to(view: View, ranked: Sequence[Ranked]) -> Sequence[Common]:
+    """Return what some requests have in common."""
+    return common(view.tape, [each.name for each in ranked], Position(view.moment.event, view.moment.settled))
+
+
+def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -> list[Line]:
+    """Return the ranking, below what its requests have in common; if no request has arrived, only the hint."""
+    if not ranked:
         return remark(hint, width)
     order = ORDERS[view.selection.order]
-    top = found[0].value
-    names = max(len(one.name) for one in found)
+    top = ranked[0].value
+    names = max(len(each.name) for each in ranked)
     counts = view.selection.order == "preemptions"
-    lines = [heading(f"By {order.title}", order.scope, width)]
-    for one in found:
-        bar = bar_text(one.value, top, _BAR) if width >= names + _BAR + 26 else ""
+    lines = [heading(f"By {order.title}", order.scope, width), *_common(view, len(ranked), width)]
+    for each in ranked:
+        bar = bar_text(each.value, top, _BAR) if width >= names + _BAR + 26 else ""
         parts = [
-            (f"{one.name:<{names}}", "bold"),
-            (f"  {count_text(one.value) if counts else span_text(one.value):>8}", ""),
+            (f"{each.name:<{names}}", "bold"),
+            (f"  {count_text(each.value) if counts else span_text(each.value):>8}", ""),
             (f"  {bar}" if bar else "", "$primary"),
         ]
-        life = read_life(view.tape, one.name, view.moment.event, view.moment.settled)
+        life = read_life(view.tape, each.name, view.moment.event, view.moment.settled)
         preemptions = 0 if life is None else len(life.preemptions)
         if preemptions and not counts:
             parts.append((f"  {AGAIN.sign} {plural(preemptions, 'preemption')}", AGAIN.style))
-        lines.append(line(Content.assemble(*parts), subject=request_ref(one.name), tip="enter: open; ?: why"))
+        lines.append(line(Content.assemble(*parts), subject=request_ref(each.name), tip=_TIP))
     again = shown_key(named("look.rank").keys[0])
-    keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric"}
+    keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric", _MORE: "rank more"}
     hints = [Content.assemble((key, "$accent bold"), (f" {does}", "$text-muted")) for key, does in keys.items()]
     return [*lines, BLANK, *map(line, flow(hints, width))]
+
+
+def _common(view: View, count: int, width: int) -> list[Line]:
+    """Return what the ranked requests have in common, and how rare that is."""
+    rows: list[Line] = []
+    for each in view.common():
+        share = percent_text(each.among, each.looked_at)
+        rows += remark(f"{each.text}: {count_text(each.having)} of these {count_text(count)}, {share} of all", width)
+    return rows
 
 
 # ---- the pane ----
@@ -378,11 +440,11 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:
-    """Return the request whose life is shown; in the ranking, that of the line."""
+    """Return the request of the line, else that whose life is shown."""
     name = subject(view)
-    if name is not None and not shows_ranking(view, name):
-        return request_ref(name)
-    return cursor if cursor is not None and cursor.kind == "request" else None
+    if cursor is not None and cursor.kind == "request":
+        return cursor
+    return request_ref(name) if name is not None and not shows_ranking(view, name) else None
 
 
 def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
@@ -390,8 +452,13 @@ def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
     return None if one.kind == "request" and not go else pick(view, one, go=go)
 
 
+def _more(view: View, _cursor: Subject | None) -> Message | None:
+    return MoreRanked() if shows_ranking(view, subject(view)) else None
+
+
 PANE: Final = Pane(
     lines=lambda view, room: _lines(view, room.width),
+    keys=(PaneKey(_MORE, _more),),
     cursor=_cursor,
     anew=_ranking,
     points=_points,

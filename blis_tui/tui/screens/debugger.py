@@ -34,6 +34,7 @@ from blis_tui.tui.panes.breakpoints import Wanted
 from blis_tui.tui.panes.events import EventList, full_text
 from blis_tui.tui.panes.moments import MomentWanted
 from blis_tui.tui.panes.pane import KINDS, copied
+from blis_tui.tui.panes.request import MoreRanked
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.panes.values import Arranged
 from blis_tui.tui.screens.export import ExportScreen, new_report, picture_name, write_report, zipped
@@ -381,6 +382,11 @@ class DebuggerScreen(Asking):
 
         about = f"Event {count_text(moment.event)}: {moment.sentence}"
         self.app.push_screen(MomentScreen("Moment", _sentence(about), name=moment.name, note=moment.note), put)
+
+    @on(MoreRanked)
+    def _more_ranked(self) -> None:
+        self.session.rank_more()
+        self.show_view()
 
     @on(MomentWanted)
     def _moment_wanted(self, message: MomentWanted) -> None:
