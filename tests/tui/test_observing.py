@@ -206,7 +206,7 @@ async def test_a_recording_elsewhere_is_followed_to_its_end(tmp_path: Path, monk
     async with app.run_test(size=(80, 24)) as pilot:
         for number in range(3):
             folder.request(row(number))
-        await until(pilot, lambda screen: screen.view().latest is not None and screen.view().latest.sent == 3)
+        await until(pilot, lambda screen: [status.sent for status in screen.view().statuses][-1:] == [3])
         assert "answered" in screen_text(app)
         assert "http://127.0.0.1:8000" in screen_text(app)
         folder.request(row(3, "refused"))
