@@ -74,6 +74,11 @@ class _Packed(NamedTuple):
     metavar="RECORDING",
     help="Show SPEC side by side with a recording made by `blis-tui observe`.",
 )
+@click.option(
+    "--follow",
+    metavar="FOLDER",
+    help="Watch a recording that `blis-tui observe` is writing, here or elsewhere.",
+)
 @chosen_options
 @grouped(
     "studied",
@@ -93,6 +98,7 @@ def tui(
     at: str | None,
     breaks: tuple[str, ...],
     recording: str | None,
+    follow: str | None,
     chosen: Chosen,
     studied: _Studied,
 ) -> None:
@@ -107,6 +113,8 @@ def tui(
     of_study = any(astuple(studied))
     if source is None and (of_run or of_study or overrides or chosen.plugins):
         raise click.UsageError("these options need an experiment or a study: give its name as SPEC")
+    if follow is not None and source is not None:
+        raise click.UsageError("--follow shows a recording alone: leave SPEC out, or use --twin once it has ended")
     if source == "-":
         raise click.UsageError(
             "standard input is the keyboard here: write the experiment to a file and give its name as SPEC"
@@ -115,7 +123,9 @@ def tui(
         raise click.UsageError(
             "not a terminal: use `blis-tui run` to simulate without one, or `blis-tui serve` to use a browser"
         )
-    if source is None:
+    if follow is not None:
+        _follow(follow)
+    elif source is None:
         show_home()
     elif is_bundle(source):
         require_as_packed(case, overrides, seed is not None)
@@ -222,6 +232,16 @@ def _show_twin(
     from blis_tui.tui.app import BlisApp, TwinStart  # noqa: PLC0415
 
     _run(BlisApp(TwinStart(twin=twin, recording=left, source=source), survive=True))
+
+
+def _follow(folder: str) -> None:
+    """Show a recording as it grows."""
+    from blis_tui.live.observe.following import Following  # noqa: PLC0415
+    from blis_tui.tui.app import BlisApp  # noqa: PLC0415
+    from blis_tui.tui.screens.observing import ObservingStart  # noqa: PLC0415
+
+    following = Following(Path(folder))
+    _run(BlisApp(ObservingStart(url=following.url, following=following), survive=True))
 
 
 def has_terminal() -> bool:

@@ -121,11 +121,15 @@ class Hardware:
     memory_bandwidth_tb_per_s: float = key(
         "Memory bandwidth in TB/s (10^12 bytes a second).", minimum=SMALLEST, maximum=200, examples=[3.35]
     )
-    mfu: ClassVar[DocumentKey] = group_of("Share of the peak throughput that real kernels reach.", required=True)
+    mfu: ClassVar[DocumentKey] = group_of(
+        "Share of the peak throughput that real kernels reach. Only `roofline` counts with it; the defaults are those"
+        " of Hopper."
+    )
     mfu_prefill: float = key(
         "While processing prompts, 0 to 1.",
         name="prefill",
         group="mfu",
+        default=0.45,
         minimum=SMALLEST,
         maximum=1,
         examples=[0.45],
@@ -134,6 +138,7 @@ class Hardware:
         "While generating tokens, 0 to 1.",
         name="decode",
         group="mfu",
+        default=0.3,
         minimum=SMALLEST,
         maximum=1,
         examples=[0.3],

@@ -14,12 +14,14 @@ from click.testing import CliRunner
 from blis_tui.cli import tui as command
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
-from blis_tui.live.observe.recording import read_recording
+from blis_tui.live.observe.following import Following
+from blis_tui.live.observe.recording import REQUESTS, read_recording
 from blis_tui.live.observe.recording_summary import Status
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.screens import observing
 from blis_tui.tui.screens.observing import ObservingScreen, ObservingStart, status_of
 from tests.live.observe.servers import Asked, Replying, served, well
+from tests.live.observe.test_following import SERVER, begun, row
 from tests.tui.screens import check_screen, draw, press, screen_text
 
 if TYPE_CHECKING:
@@ -194,3 +196,54 @@ def test_what_was_said_and_its_exit_code_outlast_the_screen(code: int, monkeypat
     assert (result.exit_code, result.output) == (code, "requests   9 of 9 answered\n")
     (start,) = started
     assert start.words[3:] == ("observe", "http://x", "--trace", "t.csv", "-o", "r", "--no-progress", "--status-lines")
+
+
+async def test_a_recording_elsewhere_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "_LOOK_S", 0.01)
+    folder = begun(tmp_path / "r")
+    following = Following(folder.path)
+    app = BlisApp(ObservingStart(url=following.url, following=following))
+    async with app.run_test(size=(80, 24)) as pilot:
+        for number in range(3):
+            folder.request(row(number))
+        await until(pilot, lambda screen: [status.sent for status in screen.view().statuses][-1:] == [3])
+        assert "answered" in screen_text(app)
+        assert "http://127.0.0.1:8000" in screen_text(app)
+        folder.request(row(3, "refused"))
+        folder.say({"complete": True, "counters": {}}, SERVER)
+        folder.close()
+        screen = await until(pilot, lambda screen: screen.start.code is not None)
+        assert screen.start.code == 0
+        assert "3 of 4" in screen.start.said
+
+
+async def test_a_recording_that_is_damaged_while_it_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observing, "_LOOK_S", 0.01)
+    folder = begun(tmp_path / "r")
+    following = Following(folder.path)
+    app = BlisApp(ObservingStart(url=following.url, following=following))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda screen: screen.view().latest is not None)
+        (folder.path / REQUESTS).write_text("nonsense\n")
+        screen = await until(pilot, lambda screen: screen.start.code is not None)
+        assert screen.start.code == ExitCode.IO
+        assert "requests.jsonl" in screen.start.said
+        assert "finished" in screen_text(app)
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--follow", "nowhere"], "nowhere is not a recording"),
+        (["quickstart", "--follow", "r"], "--follow shows a recording alone"),
+        (["--follow", "r", "--at", "end"], "these options need an experiment"),
+    ],
+)
+def test_what_cannot_be_followed(words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "has_terminal", lambda: True)
+    done = CliRunner().invoke(cli, ["tui", *words])
+    assert done.exit_code in (ExitCode.USAGE, ExitCode.IO)
+    assert said in " ".join(done.output.split())

@@ -448,11 +448,8 @@ def read_recording(folder: Path) -> Recording:
     Raises:
         InputError: a file is missing, cannot be read, or is not as ``observe`` writes it.
     """
-    if not is_recording(folder):
-        raise InputError(
-            f"{folder} is not a recording: it has no {MANIFEST}", help="`blis-tui observe` creates recordings"
-        )
-    about, server = _about(folder / MANIFEST)
+    require(folder)
+    about, server = read_about(folder)
     whole = about.get("complete") is True
     requests = sorted(_lines(folder / REQUESTS, read_request, whole=whole), key=lambda row: (row.sent_us, row.index))
     head = ",".join(STEP_COLUMNS)
@@ -468,7 +465,21 @@ def read_recording(folder: Path) -> Recording:
     )
 
 
-def _about(path: Path) -> tuple[dict[str, object], Server]:
+def require(folder: Path) -> None:
+    """Raise InputError if a folder is not a recording."""
+    if not is_recording(folder):
+        raise InputError(
+            f"{folder} is not a recording: it has no {MANIFEST}", help="`blis-tui observe` creates recordings"
+        )
+
+
+def read_about(folder: Path) -> tuple[dict[str, object], Server]:
+    """Return the description of a recording, and its server.
+
+    Raises:
+        InputError: they cannot be read, or are not as ``observe`` writes them.
+    """
+    path = folder / MANIFEST
     try:
         found = parse_json(read_input(path, limit=_MAX_BYTES))
         if not isinstance(found, dict) or found.get("version") != VERSION:

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
 from blis_tui.base.text import draw
 from blis_tui.base.units import bar_text, count_text, span_text
 from blis_tui.live.observe.recording import COMPLETED, OUTCOMES
@@ -25,10 +26,12 @@ from blis_tui.tui.screens.side_by_side import CompareBox
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.events import Resize
 
+    from blis_tui.live.observe.following import Following
     from blis_tui.live.observe.recording_summary import Status
 
 
@@ -37,8 +40,10 @@ class ObservingStart:
     """A server to observe, and the outcome."""
 
     url: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
     """The command of the recording, which prints its status as lines of JSON on standard error."""
+    following: Following | None = None
+    """A recording that is written elsewhere, instead of a command."""
     code: int | None = None
     """Its exit code, once it has ended."""
     said: str = ""
@@ -194,6 +199,18 @@ def status_of(document: Mapping[str, object]) -> Status:
     return Status(**document)  # type: ignore[arg-type]  # what our own process wrote
 
 
+def _summary_of(folder: Path) -> str:
+    """Return the summary of a recording that has ended, with its warnings."""
+    from blis_tui.live.observe.recording import read_recording  # noqa: PLC0415
+    from blis_tui.live.observe.recording_summary import summarize, summary_text, warnings  # noqa: PLC0415
+
+    recording = read_recording(folder)
+    summary = summarize(recording.requests)
+    told = [f"warning: {warning}\n" for warning in warnings(summary, recording)]
+    return "".join([summary_text(summary, recording), *told])
+
+
+_LOOK_S: Final = 1.0
 _MOST: Final = 4096
 """Maximum number of statuses kept; beyond that every other one is dropped."""
 _LONGEST_LINE: Final = 1 << 20
@@ -246,7 +263,7 @@ class ObservingScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Start the run."""
-        self._watching = asyncio.create_task(self._watch())
+        self._watching = asyncio.create_task(self._watch() if self.start.following is None else self._follow())
         self._show()
 
     def on_resize(self, event: Resize) -> None:
@@ -295,6 +312,21 @@ class ObservingScreen(Screen[None]):
                 said += text
         self._end((await output).decode(errors="replace") + said, await process.wait())
 
+    async def _follow(self) -> None:
+        """Look at a recording until it has ended, or is left."""
+        following = self.start.following
+        assert following is not None  # noqa: S101  (the caller looked)
+        try:
+            while not (self._left or following.over):
+                self._add(await asyncio.to_thread(following.look))
+                if not following.over:
+                    await asyncio.sleep(_LOOK_S)
+            said = "" if self._left else await asyncio.to_thread(_summary_of, following.folder)
+        except InputError as error:
+            self._end(f"{error}\n", _NOT_STARTED)
+        else:
+            self._end(said, 0)
+
     def _end(self, said: str, code: int) -> None:
         self.start.said, self.start.code = said, code
         if not self._left:
@@ -303,14 +335,18 @@ class ObservingScreen(Screen[None]):
 
     def _note(self, line: str) -> None:
         with suppress(ValueError, TypeError):
-            self._statuses.append(status_of(json.loads(line)))
+            self._add(status_of(json.loads(line)))
+
+    def _add(self, status: Status) -> None:
+        self._statuses.append(status)
         if len(self._statuses) > _MOST:
             self._statuses = self._statuses[::2]
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """Disable stopping at the end."""
-        return None if action == "observing_stop" and self.start.code is not None else True
+        stops = self.start.following is None and self.start.code is None
+        return True if action != "observing_stop" or stops else None
 
     def action_observing_stop(self) -> None:
         """End the run gracefully, so that its data is written."""
