@@ -1,4 +1,4 @@
-"""What the tutorial shows is what happens: its commands are run in one folder, in its order, and its keys pressed."""
+"""What pages show is what happens: their commands are run in one folder, in their order, and their keys pressed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tests.tui.debugging import debugging
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGES: Final = {name: (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tutorial", "debugger")}
 BLOCK: Final = re.compile(r"^```(?P<language>\w+)(?P<about>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 PRESSED: Final = re.compile(r"Press ((?:`[^`]+` ?)+):.*?^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MODULES: Final = {"blis-tui": "blis_tui", "pytest": "pytest"}
@@ -23,11 +24,12 @@ IN_ONE_PROCESS: Final = ["--jobs", "1"]
 """What is printed does not depend on it; others would have to start."""
 
 
-def saved(folder: Path, about: str, text: str) -> None:
+def saved(folder: Path, about: str, text: str) -> Path:
     """A file that the reader is asked to write, or to add to."""
     path = folder / re.findall(r'title="(.*?)"', about)[0]
     before = path.read_text(encoding="utf-8") if about.endswith("append") else ""
     path.write_text(before + text, encoding="utf-8")
+    return path
 
 
 def calls(text: str) -> Iterator[tuple[str, str]]:
@@ -43,7 +45,9 @@ def as_shown(shown: str) -> re.Pattern[str]:
     return re.compile("".join(lines), re.DOTALL)
 
 
-def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "commands"), [("tutorial", 9), ("debugger", 1)])
+def test_its_commands_print_what_is_shown(name: str, commands: int, tmp_path: Path) -> None:
+    page = PAGES[name]
     environment = {
         **{
             name: value for name, value in os.environ.items() if not name.startswith(("CI", "GITHUB", "PYTEST", "BLIS"))
@@ -52,7 +56,7 @@ def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
     ran = 0
-    for block in BLOCK.finditer(PAGE):
+    for block in BLOCK.finditer(page):
         if "title=" in block["about"]:
             saved(tmp_path, block["about"], block["text"])
         for command, shown in calls(block["text"]) if block["language"] == "console" else ():
@@ -61,14 +65,19 @@ def test_its_commands_print_what_is_shown(tmp_path: Path) -> None:
             run = run_module(MODULES[program], [*arguments, *here], cwd=tmp_path, env=environment)
             ran += 1
             assert as_shown(shown).fullmatch(run.stdout), f"{command}\n{run.stdout}{run.stderr}"
-    assert ran == len(re.findall(r"^\$ ", PAGE, re.MULTILINE)) > 8
+    assert ran == len(re.findall(r"^\$ ", page, re.MULTILINE)) >= commands
 
 
-@pytest.mark.parametrize(("keys", "shown"), PRESSED.findall(PAGE), ids=["end to end", "first token"])
-async def test_its_keys_show_what_is_shown(keys: str, shown: str, tmp_path: Path) -> None:
-    about, text = next((match["about"], match["text"]) for match in BLOCK.finditer(PAGE) if "title=" in match["about"])
-    saved(tmp_path, about, text)
-    async with debugging(str(tmp_path / "chat.blis.yaml"), requests=None, at_once=True) as here:
+@pytest.mark.parametrize(
+    ("name", "keys", "shown"),
+    [(name, *shown) for name, page in PAGES.items() for shown in PRESSED.findall(page)],
+    ids=["end to end", "first token", "fifth of the ranking", "why a chat waits"],
+)
+async def test_its_keys_show_what_is_shown(name: str, keys: str, shown: str, tmp_path: Path) -> None:
+    blocks = BLOCK.finditer(PAGES[name])
+    about, text = next((match["about"], match["text"]) for match in blocks if "title=" in match["about"])
+    file = saved(tmp_path, about, text)
+    async with debugging(str(file), requests=None, at="end", at_once=True) as here:
         await here.press(*[{"?": "question_mark"}.get(key, key) for key in re.findall(r"`([^`]+)`", keys)], "y")
         said = " ".join(here.app.clipboard.split())
         for line in shown.splitlines():
