@@ -55,6 +55,21 @@ class AdmissionLoop(Picklable):
 class Batch(Picklable):
     """The requests that an instance works on, and its waiting queue.
 
+    Where a request is in the course of its life; ``prefills``, ``cohort`` and ``stalled`` divide ``running``::
+
+        waiting --admit--> prefills --prompt computed--> cohort <--no token--> stalled
+           ^                   |                            |                     |
+           +-----preempt-------+----------------------------+---------------------+
+                                                            |
+                       +--------last token planned----------+-------client gives up-----+
+                       v                                                                v
+                   finishing --its step ends--> gone           aborting --step ends--> gone
+
+    A request without blocks for its next token leaves by ``preempt``. The other attributes with requests are marks
+    beside that: ``reserved`` on waiting ones that hold blocks, ``given_up`` on any whose client has gone, and, only
+    where a step is planned before the one before it has ended, ``in_flight_until``, ``paused``, ``input_unknown`` and
+    ``preempted_in_flight``. A ``finishing`` request counts as running for limits, and takes no part in plans.
+
     Attributes:
         limits: the instance's limits.
         max_running: the most requests that may run at the same time.
