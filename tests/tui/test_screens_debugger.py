@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from blis_tui.base.errors import StalledError
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.drawing.life_line import PHASE_STYLES
+from blis_tui.tui.panes import PANES
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_rows, screen_text
 
@@ -220,6 +222,31 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
 
 
 # ---- with few colours or none ----
+
+
+WORD: Final = re.compile(r"[A-Za-z][a-z]{3,}(?!…)")
+
+
+async def panes_in(size: tuple[int, int]) -> dict[str, str]:
+    """What each pane looks like in a terminal of that size, at the end of a run."""
+    texts: dict[str, str] = {}
+    async with debugging("disaggregation", size=size, at="end", at_once=True) as here:
+        for pane in here.screen.panes:
+            here.screen.activate(pane)
+            await here.idle()
+            texts[pane] = screen_text(here.app)
+    return texts
+
+
+@pytest.mark.slow
+async def test_no_word_is_cut_in_any_pane_and_size() -> None:
+    """Every word is one that a very large terminal shows, too, or the short name of a pane."""
+    large = await panes_in((240, 90))
+    known = {word for text in large.values() for word in WORD.findall(text)}
+    known |= {info.short for info in PANES} | {"plot"}
+    for size in ((60, 16), (80, 24), (100, 30), (120, 35), (140, 40), (200, 50)):
+        for pane, text in (await panes_in(size)).items():
+            assert {word for word in WORD.findall(text) if word not in known} == set(), (size, pane)
 
 
 @pytest.fixture(params=["NO_COLOR", "ansi-dark"])
