@@ -338,6 +338,32 @@ class SglangBatching(Plain):
         """Whether any request runs, or waits that the scheduler has received."""
         return bool(batch.running or self._waiting(batch, 1))
 
+    @property
+    def plans_always(self) -> bool:
+        """Whether each plan can differ from the one before although no request has come or left."""
+        return self.looks_rarely or self._priorities is not None
+
+    def goes_on(self, batch: Batch) -> bool:
+        """Whether the next plan, after one of decodes only, changes nothing unless a request ends or room lacks."""
+        before = self.before
+        return (
+            before is not None
+            and not before.prefills
+            and self.chunked is None
+            and (self.full or not batch.waiting.items)
+            and len(self.running) == batch.load.decode_requests  # it knows of all that have joined or left
+            and not self._next_turns
+            and len(self._turns) <= _turns_kept(batch)
+        )
+
+    def decay(self, plans: int) -> None:
+        """Expect less of answers, as after so many plans of decodes with enough room."""
+        least = self._least_ratio
+        for _ in range(plans):
+            self.ratio = max(self.ratio - self._decay, least)
+            if self.ratio == least:
+                break
+
     def plan(self, batch: Batch) -> Plan:
         """Form a batch; if there is none, the plan computes nothing."""
         plan = Plan()
@@ -434,8 +460,7 @@ class SglangBatching(Plain):
 
     def _prune(self, batch: Batch) -> None:
         """Occasionally forget the positions of requests that left while a step of them was in flight."""
-        there = len(batch.running) + len(batch.finishing)
-        if len(self._turns) <= 2 * there + _MAX_DEPARTED:
+        if len(self._turns) <= _turns_kept(batch):
             return
         alive = {one.index for requests in (batch.running, batch.finishing) for one in requests.values()}
         self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
@@ -633,7 +658,7 @@ class SglangBatching(Plain):
             self.full = False
             return None
         if fits:
-            self.ratio = max(self.ratio - self._decay, self._least_ratio)
+            self.decay(1)
         elif self._retract(batch, pool, plan):
             due = self._decode_blocks(batch, self.running.values())
         else:
@@ -749,6 +774,11 @@ def _priority_sign(settings: SglangSettings) -> int:
     if not settings.enable_priority_scheduling:
         return 0
     return 1 if settings.schedule_low_priority_values_first else -1
+
+
+def _turns_kept(batch: Batch) -> int:
+    """Up to so many positions are remembered."""
+    return 2 * (len(batch.running) + len(batch.finishing)) + _MAX_DEPARTED
 
 
 def _wanted(request: Request) -> int:
