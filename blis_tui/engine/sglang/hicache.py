@@ -21,7 +21,7 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 from blis_tui.engine.sglang.radix_pool import RadixPool
-from blis_tui.engine.sglang.radix_tree import Evictable, Node, RadixTree, State, common, keys_from
+from blis_tui.engine.sglang.radix_tree import Evictable, Node, RadixTree, State, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,12 +188,11 @@ class HostTree(RadixTree):
         while left and (child := here.children.get(left[0].start)) is not None:
             node = _hosted(child)
             node.used = self._tick()
-            alike = common(node.keys, left)
+            alike, left = shared(node.keys, left)
             if alike < node.blocks:
                 node = _hosted(self._split(node, alike))
             else:
                 self._offer(node)
-            left = keys_from(left, alike)
             depth += alike
             if node.device:
                 found += alike

@@ -67,7 +67,8 @@ class EventLoop(FastForward):
     def step(self, now: int) -> int:
         """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
-        self._take_results()
+        if self.computed or batch.finishing or batch.aborting or batch.given_up:
+            self._take_results()
         self._pool.on_step_results(self.steps.free_us)
         ready, batch.planned = batch.planned, None
         if ready is None:
@@ -98,7 +99,10 @@ class EventLoop(FastForward):
             following = self._plan_following(plan, now)
         members = batch.load.decode_requests
         latest_us = self._latest_tokens() if batch.given_up and plan.decodes else ()
-        end = steps.decode(now) if plain and self._overlaps else steps.run(plan, ready.epoch, now)
+        if plain and self._overlaps and not plan.ghosts:  # (a request that was put back just now has one)
+            end = steps.decode(now)
+        else:
+            end = steps.run(plan, ready.epoch, now)
         if latest_us:
             steps.tallies.discount(latest_us, end)
         if plan.decodes and not members:

@@ -16,6 +16,7 @@ from blis_tui.engine.stopped import PROMPTS, ROOM, TOKENS, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.request import Request
     from blis_tui.engine.sglang.radix_pool import RadixPool
 
@@ -49,7 +50,7 @@ class PrefillAdder:
     Args:
         pool: the KV blocks.
         running: decoding requests, in order.
-        generated: returns how many tokens a request has generated, as far as SGLang knows.
+        cohort: knows how many tokens a request has generated.
         ratio: share of their declared output that requests are expected to generate.
         max_prefill_tokens: number of input tokens after which no further candidate is examined.
         chunk: number of tokens after which a prompt is split; None = never.
@@ -67,7 +68,7 @@ class PrefillAdder:
         self,
         pool: RadixPool,
         running: Iterable[Request],
-        generated: Callable[[Request], int],
+        cohort: DecodeCohort,
         *,
         ratio: float,
         max_prefill_tokens: int,
@@ -77,15 +78,21 @@ class PrefillAdder:
         self._pool = pool
         self._page = pool.block_size_tokens
         self._running = running
-        self._generated = generated
+        self._generated = cohort.generated_tokens
         self._ratio = ratio
         self._input = max_prefill_tokens - beside
         self._chunk = None if chunk is None else chunk - beside
         self.entries: list[PrefillEntry] = []
         self.chunked: Request | None = None
         expected: float = 0
-        for one in running:  # (the order determines the last bits of the sum)
-            expected += self.still_expected(one)
+        clock, most = cohort.clock, MOST_NEW_TOKENS
+        for one in running:  # as `still_expected`, call by call; the order determines the last bits of the sum
+            left = one.max_output_tokens - one.generated_tokens
+            if (joined := one.joined_clock) >= 0:
+                left -= clock - joined
+            if left > most:
+                left = most
+            expected += left if one.ignore_eos else left * ratio
         self.expected = expected
         self._total_offset = beside + expected
         self._current_offset = beside

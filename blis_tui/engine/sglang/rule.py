@@ -358,16 +358,22 @@ class SglangBatching(Plain):
 
     def decay(self, plans: int) -> None:
         """Expect less of answers, as after so many plans of decodes with enough room."""
-        least = self._least_ratio
-        for _ in range(plans):
-            self.ratio = max(self.ratio - self._decay, least)
-            if self.ratio == least:
-                break
+        ratio, least = self.ratio, self._least_ratio
+        while plans and ratio != least:
+            ratio = max(ratio - self._decay, least)
+            plans -= 1
+        self.ratio = ratio
 
     def plan(self, batch: Batch) -> Plan:
         """Form a batch; if there is none, the plan computes nothing."""
         plan = Plan()
         plan.decodes = False
+        if not self.plans_always and self.goes_on(batch):
+            plan.stopped = self._filled if self.full else None
+            self.before = self._decode(batch, plan)
+            if plan.stopped is None and plan.preempted:
+                plan.stopped = Stopped(PREEMPTED)
+            return plan
         if self._next_turns:
             self._turns.update(self._next_turns)
             self._next_turns = {}
@@ -502,7 +508,7 @@ class SglangBatching(Plain):
         adder = PrefillAdder(
             pool,
             self.running.values(),
-            batch.cohort.generated_tokens,
+            batch.cohort,
             ratio=self.ratio,
             max_prefill_tokens=settings.max_prefill_tokens,
             chunk=settings.chunked_prefill_size,
@@ -652,7 +658,7 @@ class SglangBatching(Plain):
         if not self.running:
             self.full = False
             return None
-        due = self._decode_blocks(batch, self.running.values())
+        due = self._next_blocks(batch, ending)
         fits = pool.make_room(due)
         if not fits and ending:  # there will be room when the step in flight is over
             self.full = False
@@ -678,6 +684,22 @@ class SglangBatching(Plain):
             for one in self._ending(batch):
                 if one.index in self.running:
                     plan.ghosts.append(DiscardedTokens(one, 1, self._committed_tokens(batch, one)))
+
+    def _next_blocks(self, batch: Batch, ending: Iterable[Request]) -> int:
+        """KV blocks that the running requests need for their next tokens.
+
+        ``ending``: those that were just left out because they get their last token in the step in flight.
+        """
+        page, cohort = batch.pool.block_size_tokens, batch.cohort
+        if page == 1:
+            return len(self.running)
+        column = (cohort.clock + cohort.ahead) % page
+        due = cohort.dues[column] if cohort.dues else 0
+        for one in ending:
+            due -= one.joined_clock >= 0 and one.batch_slot in cohort.classes[column]
+        for one in () if self.under_way is None else self.under_way.prefills:
+            due += one.joined_clock < 0 and one.target_tokens % page == 0 and one.index in self.running
+        return due
 
     def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
         """KV blocks that these requests need for their next tokens."""
@@ -712,8 +734,8 @@ class SglangBatching(Plain):
             found += cohort.calendar.get(cohort.clock + 1, {}).values()
         return found
 
-    def _drop_finishing(self, batch: Batch) -> bool:
-        """Leave out requests that end by length in the step in flight; return whether there are any."""
+    def _drop_finishing(self, batch: Batch) -> list[Request]:
+        """Leave out requests that end by length in the step in flight, and return them."""
         ending = [
             one
             for one in self._ending(batch)
@@ -721,7 +743,7 @@ class SglangBatching(Plain):
         ]
         for one in ending:
             del self.running[one.index]
-        return bool(ending)
+        return ending
 
     # ---- retraction ----
 
