@@ -108,12 +108,12 @@ class EventLoop(FastForward):
         if plan.decodes and not members:
             batch.cohort.ahead = 0  # all requests for which it was planned have left
         self._note(plan, following)
-        goes_on = batch.has_requests or following is not None
+        goes_on = following is not None or batch.has_requests
         if steps.done is not None:
             steps.tell(plan, end if goes_on else IDLE)
         if self._overlaps and batch.waiting.items:
             self._tally_step(following, end - now)
-        return end if self.has_work else IDLE
+        return end if goes_on or batch.given_up else IDLE
 
     def planned_step(self, now: int) -> int:
         """Do what ``step`` does: what there is to decide is decided there."""
@@ -210,9 +210,9 @@ class EventLoop(FastForward):
         """Record what the started step leaves behind and what the next one needs."""
         batch = self.batch
         batch.planned = following
-        self.computed = [
-            one.request for one in plan.chunks if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
-        ]
+        if plan.chunks:
+            whole = [one.request for one in plan.chunks if one.computed + one.new == one.prompt]
+            self.computed = [request for request in whole if request.batch_slot >= 0]
         if following is None or following.plan is None or not following.plan.decodes:
             return
         batch.cohort.ahead = 1

@@ -79,7 +79,8 @@ class RadixPool(BlockPool):
 
     def take(self, count: int) -> None:
         """Take blocks without content, evicting as many as necessary. ``count <= free`` must hold."""
-        self.make_room(count)
+        if self.free - self.tree.idle < count:
+            self.make_room(count)
         self.misses += count
         self.free -= count
         if self.free < self.min_free:

@@ -377,6 +377,8 @@ def _length(keys: Sequence[range]) -> int:
 
 def shared(left: Sequence[range], right: Sequence[range]) -> tuple[int, Sequence[range]]:
     """Return how many keys two runs have in common at their beginning, and what of the right one comes after them."""
+    if len(left) == 1 and left[0] == right[0]:  # the usual case
+        return len(left[0]), right[1:]
     found = 0
     for at, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:

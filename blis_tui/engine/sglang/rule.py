@@ -253,6 +253,7 @@ class SglangBatching(Plain):
         chunked: the request whose prompt is computed in chunks; None = there is none.
         before: the batch that was formed last; None = there was none.
         under_way: that batch, if its results are not known yet.
+        plans_always: whether each plan can differ from the one before although no request has come or left.
     """
 
     def __init__(self, settings: SglangSettings) -> None:
@@ -277,6 +278,7 @@ class SglangBatching(Plain):
         self._weight = settings.scheduler_recv_interval - 1
         sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
+        self.plans_always = self.looks_rarely or sign != 0
         self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,
@@ -338,22 +340,17 @@ class SglangBatching(Plain):
         """Whether any request runs, or waits that the scheduler has received."""
         return bool(batch.running or self._waiting(batch, 1))
 
-    @property
-    def plans_always(self) -> bool:
-        """Whether each plan can differ from the one before although no request has come or left."""
-        return self.looks_rarely or self._priorities is not None
-
     def goes_on(self, batch: Batch) -> bool:
         """Whether the next plan, after one of decodes only, changes nothing unless a request ends or room lacks."""
         before = self.before
         return (
-            before is not None
+            (self.full or not batch.waiting.items)
+            and before is not None
             and not before.prefills
             and self.chunked is None
-            and (self.full or not batch.waiting.items)
             and len(self.running) == batch.load.decode_requests  # it knows of all that have joined or left
             and not self._next_turns
-            and len(self._turns) <= _turns_kept(batch)
+            and (len(self._turns) <= _MAX_DEPARTED or len(self._turns) <= _turns_kept(batch))
         )
 
     def decay(self, plans: int) -> None:
@@ -456,11 +453,11 @@ class SglangBatching(Plain):
                 self.running = {**joined, **self.running}
             else:
                 self.running.update((one.index, one) for one in joining)
-        gone = [one for one in self.running.values() if one.state is not RUNNING]
-        for one in gone:
-            del self.running[one.index]
-            self._leave(one)
-            self.full = False
+        if len(self.running) != len(batch.running) - (chunked is not None):
+            for one in [one for one in self.running.values() if one.state is not RUNNING]:
+                del self.running[one.index]
+                self._leave(one)
+                self.full = False
         if not self.running:
             self.full = False
 
@@ -627,14 +624,15 @@ class SglangBatching(Plain):
 
     def _mix_in_decodes(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
         """Let running requests decode in a prefill step, if there is room without retracting any."""
-        if self._drop_finishing(batch):
+        ending = self._ending(batch)
+        if self._drop_finishing(batch, ending):
             self.full = False
         if not self.running or not pool.make_room(self._decode_blocks(batch, self.running.values())):
             return False
         if self._priorities is not None:
             for one in self.running.values():
                 self._priorities.note_mixed(one, one.input_tokens + batch.cohort.generated_tokens(one))
-        self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()))
+        self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()), ending)
         return True
 
     def _note_running(self, requests: Iterable[Request]) -> None:
@@ -654,13 +652,14 @@ class SglangBatching(Plain):
         pool, before = radix_pool(batch.pool), len(self.running)
         if not self.running:
             return None
-        ending = self._drop_finishing(batch)
+        ending = self._ending(batch)
+        dropped = self._drop_finishing(batch, ending) if ending else ()
         if not self.running:
             self.full = False
             return None
-        due = self._next_blocks(batch, ending)
+        due = self._next_blocks(batch, dropped)
         fits = pool.make_room(due)
-        if not fits and ending:  # there will be room when the step in flight is over
+        if not fits and dropped:  # there will be room when the step in flight is over
             self.full = False
             return None
         if fits:
@@ -671,31 +670,33 @@ class SglangBatching(Plain):
             return None
         if len(self.running) < before:
             self.full = False
-        self._generate(batch, pool, plan, due)
+        self._generate(batch, pool, plan, due, ending)
         return FormedBatch(plan, (), None, decodes=True)
 
-    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int) -> None:
-        """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly."""
+    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int, ending: Iterable[Request]) -> None:
+        """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly.
+
+        ``ending``: the requests that get their last token in the step in flight.
+        """
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
         pool.take(due)
         plan.decodes = True
-        if self.under_way is not None:
-            for one in self._ending(batch):
-                if one.index in self.running:
-                    plan.ghosts.append(DiscardedTokens(one, 1, self._committed_tokens(batch, one)))
+        for one in ending:
+            if one.index in self.running:
+                plan.ghosts.append(DiscardedTokens(one, 1, self._committed_tokens(batch, one)))
 
-    def _next_blocks(self, batch: Batch, ending: Iterable[Request]) -> int:
+    def _next_blocks(self, batch: Batch, dropped: Iterable[Request]) -> int:
         """KV blocks that the running requests need for their next tokens.
 
-        ``ending``: those that were just left out because they get their last token in the step in flight.
+        ``dropped``: those that were just left out because they get their last token in the step in flight.
         """
         page, cohort = batch.pool.block_size_tokens, batch.cohort
         if page == 1:
             return len(self.running)
         column = (cohort.clock + cohort.ahead) % page
         due = cohort.dues[column] if cohort.dues else 0
-        for one in ending:
+        for one in dropped:
             due -= one.joined_clock >= 0 and one.batch_slot in cohort.classes[column]
         for one in () if self.under_way is None else self.under_way.prefills:
             due += one.joined_clock < 0 and one.target_tokens % page == 0 and one.index in self.running
@@ -734,16 +735,16 @@ class SglangBatching(Plain):
             found += cohort.calendar.get(cohort.clock + 1, {}).values()
         return found
 
-    def _drop_finishing(self, batch: Batch) -> list[Request]:
-        """Leave out requests that end by length in the step in flight, and return them."""
-        ending = [
+    def _drop_finishing(self, batch: Batch, ending: Iterable[Request]) -> list[Request]:
+        """Leave out those that end by length in the step in flight, and return them."""
+        dropped = [
             one
-            for one in self._ending(batch)
+            for one in ending
             if one.index in self.running and batch.cohort.generated_tokens(one) + 1 >= one.max_output_tokens
         ]
-        for one in ending:
+        for one in dropped:
             del self.running[one.index]
-        return ending
+        return dropped
 
     # ---- retraction ----
 
