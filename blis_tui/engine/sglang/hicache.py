@@ -214,6 +214,10 @@ class HostTree(RadixTree):
         """Insert content without counting it."""
         return self.insert_computed(keys, _UNLIMITED)
 
+    def insert_again(self, node: Node, depth: int, blocks: int) -> bool:  # noqa: ARG002  (the base's signature)
+        """Return False: there is more to it here."""
+        return False
+
     def _count_in(self, node: HostNode) -> None:
         """Count an insertion of a node; after enough of them, write it and its ancestors to the host."""
         if not self._often:

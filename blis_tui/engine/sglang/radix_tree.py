@@ -232,17 +232,36 @@ class RadixTree:
             self._offer(node)
         return node, found
 
+    def insert_again(self, node: Node, depth: int, blocks: int) -> bool:
+        """Do what it does to insert the first ``blocks`` blocks of what was just inserted, if one of its nodes ends there.
+
+        ``node``: the last one of what was inserted, ``depth`` blocks. Returns False, doing nothing, if none ends there.
+        """
+        while depth > blocks and node.parent is not None:
+            depth -= node.blocks
+            node = node.parent
+        if depth != blocks:
+            return False
+        path = []
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        for one in reversed(path):
+            one.used = self._tick()
+            self._offer(one)
+        return True
+
     def hold(self, owner: int, node: Node) -> int:
         """Let a request hold the path to a node instead of what it held; return by how much ``idle`` grew."""
         before, idle = self.holders.get(owner), self.idle
         self.holders[owner] = node
-        while node.parent is not None:
+        while node is not before and node.parent is not None:  # what it held may be the beginning of the path
             if not node.references:
                 self.idle -= node.blocks
                 self.held += node.blocks
             node.references += 1
             node = node.parent
-        if before is not None:
+        if before is not None and before is not node:
             self._unreference(before)
         return self.idle - idle
 
