@@ -143,7 +143,7 @@ class EventLoop(FastForward):
             pool.make_room(batch.load.decode_requests - cohort.dues[(cohort.clock - 1 + self._lead) % size])
         planned = batch.planned
         if planned is not None and planned.epoch != pool.epoch:
-            batch.planned = planned._replace(epoch=pool.epoch)
+            batch.planned = again(planned, pool.epoch)
         self.rule.decay(steps)
         if batch.waiting.items:
             full = not self._overlaps and batch.load.decode_requests >= batch.limits.max_num_batched_tokens
@@ -187,24 +187,22 @@ class EventLoop(FastForward):
     def _repeated(self, ready: Planned, now: int) -> Planned | None:
         """Plan another decode after the one that starts now, if the rule would do nothing else; None = ask the rule."""
         batch, cohort, pool = self.batch, self.batch.cohort, self._pool
-        decodes = batch.load.decode_requests
-        if (
-            not decodes
-            or cohort.clock + 1 in cohort.calendar
-            or batch.given_up
-            or self.steps.observers.kinds  # these are told why requests wait
-            or not self.rule.goes_on(batch)
-        ):
-            return None
-        due = cohort.dues[(cohort.clock + 1) % cohort.block_size_tokens]
-        if due > pool.free:
+        decodes, clock = batch.load.decode_requests, cohort.clock + 1
+        if not decodes or batch.given_up or self.steps.observers.kinds or not self.rule.goes_on(batch):
+            return None  # (observers are told why requests wait)
+        members = cohort.classes[clock % cohort.block_size_tokens]
+        due = len(members)
+        ending = cohort.calendar[clock].values() if clock in cohort.calendar else ()
+        for one in ending:
+            due -= one.batch_slot in members
+        if due > pool.free or (ending and not self.rule.drop(ending, cohort)):
             return None
         if pool.block_size_tokens > 1:
-            pool.make_room(decodes)
+            pool.make_room(decodes - len(ending))
         pool.take(due)
         self.rule.decay(1)
         batch.now = now
-        return ready if ready.epoch == pool.epoch else ready._replace(epoch=pool.epoch)
+        return ready if ready.epoch == pool.epoch else again(ready, pool.epoch)
 
     def _note(self, plan: Plan, following: Planned | None) -> None:
         """Record what the started step leaves behind and what the next one needs."""
@@ -357,6 +355,11 @@ class EventLoop(FastForward):
         preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
         ghosts = [(one.request.index, one.context_tokens) for one in plan.ghosts]
         return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)
+
+
+def again(planned: Planned, epoch: int) -> Planned:
+    """Return the same step, planned at another epoch of the pool."""
+    return tuple.__new__(Planned, (planned.plan, epoch))  # half the cost of the constructor
 
 
 def is_plain(plan: Plan | None) -> bool:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.options.adapters import Adapters
     from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.request import Request
@@ -352,6 +353,22 @@ class SglangBatching(Plain):
             and not self._next_turns
             and (len(self._turns) <= _MAX_DEPARTED or len(self._turns) <= _turns_kept(batch))
         )
+
+    def drop(self, ending: Collection[Request], cohort: DecodeCohort) -> bool:
+        """Leave out requests that get their last token in the step in flight, if they end by length and others do not.
+
+        Otherwise do nothing, and return False.
+        """
+        running = self.running
+        if len(ending) == len(running):
+            return False
+        for one in ending:
+            if cohort.generated_tokens(one) + 1 < one.max_output_tokens or one.index not in running:
+                return False
+        for one in ending:
+            del running[one.index]
+        self.full = False
+        return True
 
     def decay(self, plans: int) -> None:
         """Expect less of answers, as after so many plans of decodes with enough room."""
