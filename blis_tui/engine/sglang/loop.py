@@ -143,7 +143,7 @@ class EventLoop(FastForward):
             pool.make_room(batch.load.decode_requests - cohort.dues[(cohort.clock - 1 + self._lead) % size])
         planned = batch.planned
         if planned is not None and planned.epoch != pool.epoch:
-            batch.planned = again(planned, pool.epoch)
+            batch.planned = tuple.__new__(Planned, (planned.plan, pool.epoch))  # (as below)
         self.rule.decay(steps)
         if batch.waiting.items:
             full = not self._overlaps and batch.load.decode_requests >= batch.limits.max_num_batched_tokens
@@ -173,7 +173,7 @@ class EventLoop(FastForward):
         if not planned:
             self.put_back = plan if plan.preempted else None
             return None
-        return Planned(plan, batch.pool.epoch)
+        return tuple.__new__(Planned, (plan, batch.pool.epoch))  # half the cost of the constructor
 
     def _plan_following(self, plan: Plan, now: int) -> Planned | None:
         """Plan the step that follows the one starting now."""
@@ -202,7 +202,7 @@ class EventLoop(FastForward):
         pool.take(due)
         self.rule.decay(1)
         batch.now = now
-        return ready if ready.epoch == pool.epoch else again(ready, pool.epoch)
+        return ready if ready.epoch == pool.epoch else tuple.__new__(Planned, (ready.plan, pool.epoch))  # (as above)
 
     def _note(self, plan: Plan, following: Planned | None) -> None:
         """Record what the started step leaves behind and what the next one needs."""
@@ -355,11 +355,6 @@ class EventLoop(FastForward):
         preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
         ghosts = [(one.request.index, one.context_tokens) for one in plan.ghosts]
         return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)
-
-
-def again(planned: Planned, epoch: int) -> Planned:
-    """Return the same step, planned at another epoch of the pool."""
-    return tuple.__new__(Planned, (planned.plan, epoch))  # half the cost of the constructor
 
 
 def is_plain(plan: Plan | None) -> bool:
