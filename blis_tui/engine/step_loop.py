@@ -236,8 +236,9 @@ class FastForward(StepLoop):
                 done += count
             if holds and (batch.finishing or batch.aborting or self.computed):
                 self._take_results()
-                latest = start  # the step that starts now frees them, even if it is deferred
                 due = self._due(start)
+                if due > start:
+                    latest = start  # the step that starts now frees them, even if it is deferred
             elif start > due:  # longer contexts have cost more time
                 due = self._due(start)
             if due > start or (start > now and start >= bar):
