@@ -359,14 +359,16 @@ class FastForward(StepLoop):
             now += count * duration
         else:
             taken = 0
-            for one in timed.decode_times_us(load, count):
+            for one, times in timed.decode_runs(load, count):
+                if times > 1 and now + times * one > bar:
+                    times = (bar - now - 1) // one + 1  # noqa: PLW2901  (no more of them start before it)
                 duration = one
                 if one in itl_us:
-                    itl_us[one] += decodes
+                    itl_us[one] += times * decodes
                 else:
-                    itl_us[one] = decodes
-                now += one
-                taken += 1
+                    itl_us[one] = times * decodes
+                now += times * one
+                taken += times
                 if now >= bar:
                     break
             load.decode_context_tokens += taken * decodes

@@ -283,19 +283,25 @@ CHAT: dict[str, object] = {
     "input_tokens": {"kind": "gaussian", "mean": 90, "std_dev": 60, "min": 2, "max": 300},
     "output_tokens": {"kind": "gaussian", "mean": 60, "std_dev": 40, "min": 1, "max": 200},
 }
-HICACHE: dict[str, object] = {"kind": "hicache", "bandwidth_tokens_per_us": 0.1}
 SGLANG = st.fixed_dictionaries(
     {"kind": st.just("sglang")},
     optional={
         "chunked_prefill_size": st.sampled_from(["none", 64, 256]),
         "schedule_conservativeness": st.sampled_from([0, 0.02, 0.3]),
-        "enable_mixed_chunk": st.booleans(),
         "overlap_schedule": st.booleans(),
         "scheduler_recv_interval": st.sampled_from([1, 4]),
-        "enable_priority_scheduling": st.booleans(),
-        "priority_scheduling_preemption_threshold": st.just(0),
     },
 )
+MORE: list[dict[str, object]] = [
+    {},
+    {"policy.scheduling": "lpm"},
+    {"policy.scheduling": "lof"},
+    {"policy.batching.chunked_prefill_size": 64, "policy.batching.enable_mixed_chunk": True},
+    {"engine.enable_prefix_caching": False},
+    {"engine.kv_tiers": {"kind": "hicache", "bandwidth_tokens_per_us": 0.1}},
+    {"workload.clients.0.adapters": {"count": 3}, "engine.lora": {"max_loras": 2}},
+    {"policy.batching.enable_priority_scheduling": True, "policy.priority": "slo-class"},
+]
 
 
 @settings(max_examples=40)
@@ -308,28 +314,28 @@ SGLANG = st.fixed_dictionaries(
             "latency": st.sampled_from(["blackbox", "operators", "trained-physics"]),
             "engine.max_num_seqs": st.sampled_from([3, 16, 256]),
             "engine.kv_blocks": st.sampled_from([40, 80, 4000]),
-            "engine.enable_prefix_caching": st.booleans(),
         },
-        optional={
-            "policy.scheduling": st.sampled_from(["lpm", "lof"]),
-            "policy.routing": st.sampled_from(["least-loaded", "weighted"]),
-            "engine.kv_tiers": st.just(HICACHE),
-        },
+        optional={"policy.routing": st.sampled_from(["least-loaded", "weighted"])},
     ),
     rule=SGLANG,
+    more=st.sampled_from(MORE),
     client=st.fixed_dictionaries(
         {},
         optional={
             "max_output_tokens": st.sampled_from([200, 400]),
             "timeout_us": st.sampled_from([300_000, 1_500_000]),
-            "adapters": st.just({"count": 3}),
         },
     ),
     page=st.sampled_from([1, 16]),
     until_us=st.integers(1, 4_000_000),
 )
 def test_sglang_comes_to_the_same_state_as_if_it_planned_each_step(
-    made: dict[str, Any], rule: dict[str, object], client: dict[str, Any], page: int, until_us: int
+    made: dict[str, Any],
+    rule: dict[str, object],
+    more: dict[str, object],
+    client: dict[str, Any],
+    page: int,
+    until_us: int,
 ) -> None:
     sized = {"engine.block_size_tokens": page, "engine.kv_blocks": made["engine.kv_blocks"] * 16 // page}
     overrides = {
@@ -338,7 +344,7 @@ def test_sglang_comes_to_the_same_state_as_if_it_planned_each_step(
         **sized,
         "policy.batching": rule,
         "expect": [],
-        **({"engine.lora": {"max_loras": 2}} if "adapters" in client else {}),
+        **more,
     }
     experiment = load("quickstart", overrides=overrides)
     ahead, heard = Simulation(experiment), Simulation(experiment)

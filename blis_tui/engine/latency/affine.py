@@ -171,10 +171,14 @@ class TwoPhaseModel(Overheads):
         time_us += self._step_us + count * self._decode_extra_us
         return int(time_us) if time_us >= 1.0 else 1
 
+    @property
+    def rises(self) -> bool:
+        """Whether no step takes less time with longer contexts: custom coefficients may say so."""
+        return self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
+
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, as contexts only grow; 0 if custom coefficients make times shrink with contexts."""
-        grows = self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
-        return steps * self.step_time_us(load) if grows else 0
+        return steps * self.step_time_us(load) if self.rises else 0
 
     def _prefill_us(self, load: StepLoad) -> float:
         """Time that the prefill chunks add, apart from shared terms."""

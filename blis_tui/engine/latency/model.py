@@ -15,6 +15,8 @@ from blis_tui.model import Pool
 from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.request import Request
 
 
@@ -100,6 +102,38 @@ def is_pure(model: StepTimeModel) -> bool:
 LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", StepTimeModel)
 
 
+_AHEAD: Final = 16
+"""So far is looked ahead to see whether durations repeat."""
+_MOST_RISE: Final = 2
+"""If they grow by more meanwhile, runs are too short to be looked for."""
+
+
+def rising_runs(value_at: Callable[[int], int], count: int) -> list[tuple[int, int]]:
+    """Return the values at 0 to ``count`` - 1, which never fall, each with the number of times in a row.
+
+    The end of a run is looked for where the length of the one before it suggests it: two looks find it there. Where
+    values hardly repeat, all of them are looked at, and equal ones may come in several parts.
+    """
+    value = value_at(0)
+    if count <= _AHEAD or value_at(_AHEAD) > value + _MOST_RISE:
+        return [(value, 1), *[(value_at(at), 1) for at in range(1, count)]]
+    runs, at, following, length = list[tuple[int, int]](), 0, value, 1
+    while at < count:
+        low, high, place, step = at + 1, count, at + length, 1  # the run ends at one of `low` to `high`
+        while low < high:
+            if not low <= place < high:
+                place = (low + high) // 2
+            if (found := value_at(place)) == value:
+                low, place = place + 1, place + step
+            else:
+                high, place, following = place, place - step, found
+            step *= 2
+        length = low - at
+        runs.append((value, length))
+        at, value = low, following
+    return runs
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timed(Picklable):
     """Base of the built-in models, with properties that the engine exploits."""
@@ -114,6 +148,11 @@ class Timed(Picklable):
         """Whether step times depend on the load alone: it does not matter when or how often the model is asked."""
         return True
 
+    @property
+    def rises(self) -> bool:
+        """Whether a step of decodes only never takes less time, in whole microseconds, with longer contexts."""
+        return self.flat
+
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1."""
         raise NotImplementedError
@@ -122,14 +161,26 @@ class Timed(Picklable):
         """Lower bound on the time of ``steps`` consecutive steps of these decodes only; 0 = unknown."""
         return steps * self.step_time_us(load) if self.flat else 0
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Durations of ``steps`` consecutive steps of these decodes only; each adds one token to every context."""
-        context, times = load.decode_context_tokens, []
-        for _ in range(steps):
-            times.append(self.step_time_us(load))
-            load.decode_context_tokens += load.decode_requests
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
+        """Durations of ``steps`` consecutive steps of these decodes only, each with the number of times in a row.
+
+        Each step adds one token to every context.
+        """
+        context, decodes = load.decode_context_tokens, load.decode_requests
+        if steps > _AHEAD and self.rises:
+
+            def time_us(step: int) -> int:
+                load.decode_context_tokens = context + step * decodes
+                return self.step_time_us(load)
+
+            runs = rising_runs(time_us, steps)
+        else:
+            runs = []
+            for _ in range(steps):
+                runs.append((self.step_time_us(load), 1))
+                load.decode_context_tokens += decodes
         load.decode_context_tokens = context
-        return times
+        return runs
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -179,6 +230,12 @@ class ModelWrapper(Timed):
     def pure(self) -> bool:
         """Whether the wrapped model is pure."""
         return is_pure(self.model)
+
+    @property
+    def rises(self) -> bool:
+        """Whether those of the wrapped model do, given that no wrapper shortens a step when that model's time grows."""
+        inner = self.model
+        return isinstance(inner, Timed) and inner.rises
 
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, given that no wrapper shortens a step when the wrapped model's time grows."""

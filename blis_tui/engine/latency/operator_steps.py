@@ -10,7 +10,7 @@ from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.client_times import ServiceTimes
-from blis_tui.engine.latency.model import Overheads, Timed
+from blis_tui.engine.latency.model import Overheads, Timed, rising_runs
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 65536
 """Steps of up to this many tokens are tabulated one by one; longer ones are computed on demand."""
+_SLOW_RISE_US: Final = 0.4
+"""Where a step takes so much longer than the one before it, durations hardly repeat: they are computed one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -174,10 +176,10 @@ class OperatorModel(Overheads):
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Compute durations line by line: the same result as one by one, in a third of the time."""
-        count, context, times = load.decode_requests, load.decode_context_tokens, list[int]()
-        least_us, known = self._least_us, 0
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
+        """Compute durations line by line: the same result as one by one, in a fraction of the time."""
+        count, context, runs = load.decode_requests, load.decode_context_tokens, list[tuple[int, int]]()
+        least_us = self._least_us
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         end = context + steps * count
         while context < end:
@@ -185,11 +187,9 @@ class OperatorModel(Overheads):
             base, slope, bound = line.base_us[at], line.slope_us[at], end
             if at < len(line.contexts) and line.contexts[at] < end:
                 bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
-            times += [int(base + total * slope) for total in range(context, bound, count)]
-            if least_us > base + context * slope:
-                times[known:] = [one if one > least_us else least_us for one in times[known:]]
-            context, known = bound, len(times)
-        return times
+            runs += _runs(base, slope, range(context, bound, count), least_us)
+            context = bound
+        return runs
 
     def _mixed_us(self, load: StepLoad) -> int:
         """Time of a step with prefill."""
@@ -232,6 +232,13 @@ class OperatorModel(Overheads):
         return line
 
 
+def _runs(base: float, slope: float, contexts: range, least_us: int) -> list[tuple[int, int]]:
+    """Durations of steps on one line, each with the number of times in a row."""
+    if slope * contexts.step < _SLOW_RISE_US and slope >= 0.0:
+        return rising_runs(lambda at: max(least_us, int(base + contexts[at] * slope)), len(contexts))
+    return [(max(least_us, int(base + total * slope)), 1) for total in contexts]
+
+
 def _wide_of(pool: Pool) -> ExpertParallelism:
     from blis_tui.engine.latency.expert_parallelism import wide_of  # noqa: PLC0415  (few runs use it)
 
@@ -250,9 +257,9 @@ class ScaledOperatorModel(OperatorModel):
         """Duration of a step with this load, at least 1 us."""
         return max(1, int(self._times * super().step_time_us(load)))
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Return the scaled durations."""
-        return [max(1, int(self._times * one)) for one in super().decode_times_us(load, steps)]
+        return [(max(1, int(self._times * one)), times) for one, times in super().decode_runs(load, steps)]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -274,6 +281,6 @@ class WideOperatorModel(OperatorModel):
         shared = self.costs.shared_us(tokens, tokens + load.other_tokens, prompts=prompts)
         return max(1, int(self._times * (super().step_time_us(load) + shared)))
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Compute durations one by one, as each depends on what the other ranks compute."""
-        return Timed.decode_times_us(self, load, steps)
+        return Timed.decode_runs(self, load, steps)
