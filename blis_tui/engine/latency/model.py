@@ -102,28 +102,29 @@ def is_pure(model: StepTimeModel) -> bool:
 LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", StepTimeModel)
 
 
-_AHEAD: Final = 16
+LOOKED_AHEAD: Final = 16
 """So far is looked ahead to see whether durations repeat."""
-_MOST_RISE: Final = 2
+MOST_RISE_US: Final = 2
 """If they grow by more meanwhile, runs are too short to be looked for."""
 
 
-def rising_runs(value_at: Callable[[int], int], count: int) -> list[tuple[int, int]]:
-    """Return the values at 0 to ``count`` - 1, which never fall, each with the number of times in a row.
+def runs_of(time_us: Callable[[int], int], contexts: range, *, rises: bool) -> list[tuple[int, int]]:
+    """Return the times of consecutive steps by their contexts, each with the number of times in a row.
 
-    The end of a run is looked for where the length of the one before it suggests it: two looks find it there. Where
-    values hardly repeat, all of them are looked at, and equal ones may come in several parts.
+    ``rises``: no time falls with longer contexts. Then the end of a run is looked for where the length of the one
+    before it suggests it: two looks find it there. Where times hardly repeat, all of them are computed, and equal ones
+    may come in several parts.
     """
-    value = value_at(0)
-    if count <= _AHEAD or value_at(_AHEAD) > value + _MOST_RISE:
-        return [(value, 1), *[(value_at(at), 1) for at in range(1, count)]]
+    count, value = len(contexts), time_us(contexts[0])
+    if count <= LOOKED_AHEAD or not rises or time_us(contexts[LOOKED_AHEAD]) > value + MOST_RISE_US:
+        return [(time_us(context), 1) for context in contexts]
     runs, at, following, length = list[tuple[int, int]](), 0, value, 1
     while at < count:
         low, high, place, step = at + 1, count, at + length, 1  # the run ends at one of `low` to `high`
         while low < high:
             if not low <= place < high:
                 place = (low + high) // 2
-            if (found := value_at(place)) == value:
+            if (found := time_us(contexts[place])) == value:
                 low, place = place + 1, place + step
             else:
                 high, place, following = place, place - step, found
@@ -167,20 +168,18 @@ class Timed(Picklable):
         Each step adds one token to every context.
         """
         context, decodes = load.decode_context_tokens, load.decode_requests
-        if steps > _AHEAD and self.rises:
-
-            def time_us(step: int) -> int:
-                load.decode_context_tokens = context + step * decodes
-                return self.step_time_us(load)
-
-            runs = rising_runs(time_us, steps)
-        else:
-            runs = []
-            for _ in range(steps):
-                runs.append((self.step_time_us(load), 1))
-                load.decode_context_tokens += decodes
+        runs = runs_of(self.by_context(load), range(context, context + steps * decodes, decodes), rises=self.rises)
         load.decode_context_tokens = context
         return runs
+
+    def by_context(self, load: StepLoad) -> Callable[[int], int]:
+        """Return how long a step of these decodes only takes, by the sum of their contexts; it may change the load."""
+
+        def time_us(context: int) -> int:
+            load.decode_context_tokens = context
+            return self.step_time_us(load)
+
+        return time_us
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -10,11 +10,11 @@ from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.client_times import ServiceTimes
-from blis_tui.engine.latency.model import Overheads, Timed, rising_runs
+from blis_tui.engine.latency.model import LOOKED_AHEAD, MOST_RISE_US, Overheads, Timed, runs_of
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.engine.latency.expert_parallelism import ExpertParallelism
     from blis_tui.engine.latency.model import Chunk, StepLoad
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 65536
 """Steps of up to this many tokens are tabulated one by one; longer ones are computed on demand."""
-_SLOW_RISE_US: Final = 0.4
-"""Where a step takes so much longer than the one before it, durations hardly repeat: they are computed one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -187,7 +185,13 @@ class OperatorModel(Overheads):
             base, slope, bound = line.base_us[at], line.slope_us[at], end
             if at < len(line.contexts) and line.contexts[at] < end:
                 bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
-            runs += _runs(base, slope, range(context, bound, count), least_us)
+            contexts = range(context, bound, count)
+            if len(contexts) > LOOKED_AHEAD and 0.0 <= slope * count * LOOKED_AHEAD <= MOST_RISE_US:
+                runs += runs_of(_on_line(base, slope, least_us), contexts, rises=True)
+            elif least_us > base + context * slope:
+                runs += runs_of(_on_line(base, slope, least_us), contexts, rises=slope >= 0.0)
+            else:
+                runs += [(int(base + total * slope), 1) for total in contexts]
             context = bound
         return runs
 
@@ -232,11 +236,14 @@ class OperatorModel(Overheads):
         return line
 
 
-def _runs(base: float, slope: float, contexts: range, least_us: int) -> list[tuple[int, int]]:
-    """Durations of steps on one line, each with the number of times in a row."""
-    if slope * contexts.step < _SLOW_RISE_US and slope >= 0.0:
-        return rising_runs(lambda at: max(least_us, int(base + contexts[at] * slope)), len(contexts))
-    return [(max(least_us, int(base + total * slope)), 1) for total in contexts]
+def _on_line(base: float, slope: float, least_us: int) -> Callable[[int], int]:
+    """Return how long a step on one line takes, by the sum of contexts."""
+
+    def time_us(context: int) -> int:
+        found = int(base + context * slope)
+        return found if found > least_us else least_us
+
+    return time_us
 
 
 def _wide_of(pool: Pool) -> ExpertParallelism:

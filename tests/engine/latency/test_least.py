@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.latency.model import StepLoad, StepTimeModel, Timed, rising_runs
+from blis_tui.engine.latency.model import StepLoad, StepTimeModel, Timed, runs_of
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 
@@ -45,15 +45,20 @@ def one_by_one_of(runs: list[tuple[int, int]]) -> list[int]:
 
 @given(values=st.lists(st.integers(0, 12), min_size=1, max_size=200).map(sorted))
 def test_runs_of_what_never_falls_have_all_of_it(values: list[int]) -> None:
-    looks: list[int] = []
-    runs = rising_runs(lambda at: looks.append(at) or values[at], len(values))  # type: ignore[func-returns-value]
+    runs = runs_of(values.__getitem__, range(len(values)), rises=True)
     assert one_by_one_of(runs) == values
     assert all(times > 0 for _, times in runs)
 
 
 def test_a_long_run_costs_few_looks() -> None:
     looks: list[int] = []
-    assert rising_runs(lambda at: looks.append(at) or at // 50, 5000) == [(value, 50) for value in range(100)]  # type: ignore[func-returns-value]
+
+
+    def look(at: int) -> int:
+        looks.append(at)
+        return at // 50
+
+    assert runs_of(look, range(5000), rises=True) == [(value, 50) for value in range(100)]
     assert len(looks) < 230
 
 
