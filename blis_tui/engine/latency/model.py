@@ -115,10 +115,11 @@ def runs_of(time_us: Callable[[int], int], contexts: range, *, rises: bool) -> l
     before it suggests it: two looks find it there. Where times hardly repeat, all of them are computed, and equal ones
     may come in several parts.
     """
-    count, value = len(contexts), time_us(contexts[0])
-    if count <= LOOKED_AHEAD or not rises or time_us(contexts[LOOKED_AHEAD]) > value + MOST_RISE_US:
+    count = len(contexts)
+    if count <= LOOKED_AHEAD or not rises or time_us(contexts[LOOKED_AHEAD]) > time_us(contexts[0]) + MOST_RISE_US:
         return [(time_us(context), 1) for context in contexts]
-    runs, at, following, length = list[tuple[int, int]](), 0, value, 1
+    runs, at, length = list[tuple[int, int]](), 0, 1
+    value = following = time_us(contexts[0])
     while at < count:
         low, high, place, step = at + 1, count, at + length, 1  # the run ends at one of `low` to `high`
         while low < high:

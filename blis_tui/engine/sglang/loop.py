@@ -99,10 +99,8 @@ class EventLoop(FastForward):
             following = self._plan_following(plan, now)
         members = batch.load.decode_requests
         latest_us = self._latest_tokens() if batch.given_up and plan.decodes else ()
-        if plain and self._overlaps and not plan.ghosts:  # (a request that was put back just now has one)
-            end = steps.decode(now)
-        else:
-            end = steps.run(plan, ready.epoch, now)
+        bare = plain and self._overlaps and not plan.ghosts  # (a request that was put back just now is one)
+        end = steps.decode(now) if bare else steps.run(plan, ready.epoch, now)
         if latest_us:
             steps.tallies.discount(latest_us, end)
         if plan.decodes and not members:
@@ -147,9 +145,7 @@ class EventLoop(FastForward):
         self.rule.decay(steps)
         if batch.waiting.items:
             full = not self._overlaps and batch.load.decode_requests >= batch.limits.max_num_batched_tokens
-            tally_wait(
-                *(self.steps.tallies, batch, NO_PLAN, pool.epoch, 0, duration_us), full_budget=full, steps=steps
-            )
+            tally_wait(*(self.steps.tallies, batch, NO_PLAN, pool.epoch, 0, duration_us), full_budget=full, steps=steps)
 
     def _is_busy_or_idle(self) -> bool:
         """Whether a step is pending, or no request is left: that there may be room does not matter."""

@@ -233,7 +233,7 @@ class RadixTree:
         return node, found
 
     def insert_again(self, node: Node, depth: int, blocks: int) -> bool:
-        """Do what it does to insert the first ``blocks`` blocks of what was just inserted, if one of its nodes ends there.
+        """Do what it does to insert the first ``blocks`` blocks of what was just inserted, if a node ends there.
 
         ``node``: the last one of what was inserted, ``depth`` blocks. Returns False, doing nothing, if none ends there.
         """

@@ -53,7 +53,6 @@ def test_runs_of_what_never_falls_have_all_of_it(values: list[int]) -> None:
 def test_a_long_run_costs_few_looks() -> None:
     looks: list[int] = []
 
-
     def look(at: int) -> int:
         looks.append(at)
         return at // 50
