@@ -7,9 +7,9 @@ A step is a *plain decode*, and need not be planned, if every running request ge
 there are decodes, none of them too many for a step's budget (``_max_decodes``), nobody computes a prompt
 (``Batch.prefills``) or is held up (``Batch.stalled``), and whoever waits finds no place in the batch. This test stands
 in each of the four methods below that begin a step, because it is made for every step: a call would cost more than the
-test. What a copy asks beyond that is what its caller cannot know: a planned step still in flight (``Ahead``, and SGLang's
-loop, whose rule also knows whether it would look at those who wait), or a step that is deferred (``FastForward``), whose
-requests may end or need a block at a time that is due.
+test. What a copy asks beyond that is what its caller cannot know: a planned step still in flight (``Ahead``; SGLang's
+loop, whose rule also knows whether it would look at those who wait), or a step that is deferred (``FastForward``),
+whose requests may end or need a block at a time that is due.
 """
 
 from __future__ import annotations
