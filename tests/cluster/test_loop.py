@@ -304,7 +304,7 @@ MORE: list[dict[str, object]] = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     made=st.fixed_dictionaries(
         {

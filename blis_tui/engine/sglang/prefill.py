@@ -91,7 +91,7 @@ class PrefillAdder:
         """What the total budget is less than the free room; None = nobody has asked yet: see ``_lacks``."""
         self._taken: list[int] = [beside]
         """What has been deducted until then besides expected output."""
-        self._most_offset = beside + whole_sum([*map(_OUTPUT, running)])
+        self._most_offset = beside + whole_sum(map(_OUTPUT, running))
         """More than the offset can be, until then."""
         self._to_come: list[tuple[float, int]] | None = None
         self.stopped: Stopped | None = None
