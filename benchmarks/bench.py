@@ -6,6 +6,7 @@
     python benchmarks/bench.py --clusters 32 512            how the time per request depends on instances
     python benchmarks/bench.py --sessions 5 20              cost of requests in conversations, compared with single ones
     python benchmarks/bench.py --mooncake FILE.jsonl.gz     long prompts that share prefixes, on eight instances
+    python benchmarks/bench.py --features                   what a request costs with each feature, times the plainest
     python benchmarks/bench.py ... --before FOLDER          alternate with the blis_tui in another folder
     python benchmarks/bench.py --versus 'other command'     alternate with another program; a ratio for each pair
 
@@ -15,6 +16,7 @@ Figures depend on the machine and its other load: quote medians, and prefer rati
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shlex
@@ -25,8 +27,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import blis_tui
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Settings = Mapping[str, object]
 
 SATURATED = """
 apiVersion: blis/v1
@@ -105,6 +113,59 @@ latency: operators
 policy: {routing: weighted}
 cluster: {instances: 8}
 """
+FEATURES = """
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: features}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: trained-physics
+policy: default
+cluster: {instances: 4}
+workload:
+  rate_per_s: 32
+  clients:
+    - id: only
+      prefix: {group: system, tokens: 128}
+      input_tokens: {kind: gaussian, mean: 384, std_dev: 192, min: 2, max: 7000}
+      output_tokens: {kind: gaussian, mean: 256, std_dev: 128, min: 2, max: 7000}
+"""
+_SYNCHRONOUS: Settings = {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False}}
+_OPERATORS: Settings = {"latency": "operators"}
+_WEIGHTED: Settings = {"policy.routing": "weighted"}
+_SPLIT: Settings = {"cluster.disaggregation": {"prefill_instances": 2, "decode_instances": 2}}
+_TIERED: Settings = {"kind": "offload", "tiers": [{"name": "cpu", "blocks": 20_000, "bandwidth_tokens_per_us": 0.4}]}
+_TALK: Settings = {"turns": 4, "think_time_ms": 3000}
+_IDLE: Settings = {**_OPERATORS, "cluster.instances": 64, "workload.rate_per_s": 38.4}
+"""At 2 % of what an instance could serve, 30 a second."""
+_BUSY: Settings = {**_OPERATORS, "cluster.instances": 4, "workload.rate_per_s": 36}
+"""At 30 %."""
+PLAINEST = "vllm-v1, one step at a time"
+"""The row that the others are compared with."""
+FEATURE_ROWS: Mapping[str, Settings] = {
+    PLAINEST: _SYNCHRONOUS,
+    "batching `blis`": {"policy.batching": "blis"},
+    "vllm-v1, asynchronous": {},
+    "sglang": {"policy.batching": "sglang"},
+    "operators": _OPERATORS,
+    "operators, weighted": {**_OPERATORS, **_WEIGHTED},
+    "operators, weighted, sglang": {**_OPERATORS, **_WEIGHTED, "policy.batching": "sglang"},
+    "weighted": _WEIGHTED,
+    "sessions of 4 turns": {
+        "workload.clients.0.session": _TALK,
+        "workload.sessions": 500,
+        "workload.rate_per_s": 8,
+    },
+    "prefill and decode apart": _SPLIT,
+    "KV tiers": {"engine.kv_blocks": 3000, "engine.kv_tiers": _TIERED},
+    "adapters": {"workload.clients.0.adapters": {"count": 16}, "engine.lora": {"max_loras": 8}},
+    "4 instances at 30 %": _BUSY,
+    "64 instances at 2 %": _IDLE,
+    "4 instances at 30 %, weighted": {**_BUSY, **_WEIGHTED},
+    "64 instances at 2 %, weighted": {**_IDLE, **_WEIGHTED},
+}
+"""What each row sets in ``FEATURES``."""
+_FEATURE_REQUESTS = 2000
 _SESSION_REQUESTS = 10_000
 _RATE_PER_INSTANCE = 12.5
 _REQUESTS = 20_000
@@ -249,6 +310,32 @@ def mooncake(trace: Path, runs: int, before: Path | None, folder: Path) -> None:
     requests_alone("mooncake", spec, [], 12_031, runs, before)
 
 
+def features(runs: int, folder: Path) -> None:
+    """Print the CPU time of a simulation per request for each feature, times that of the plainest engine.
+
+    All simulations of a round follow one another; of the ratios within rounds, the median counts.
+    """
+    spec = folder / "features.blis.yaml"
+    spec.write_text(FEATURES, encoding="utf-8")
+    rounds = [{name: _cpu_us_each(spec, row) for name, row in FEATURE_ROWS.items()} for _ in range(runs + 1)]
+    print("| | times the first row |\n|---|--:|")
+    for name in FEATURE_ROWS:
+        print(f"| {name} | {median(one[name] / one[PLAINEST] for one in rounds[1:]):.2f} |")
+
+
+def _cpu_us_each(spec: Path, settings: Settings) -> float:
+    """CPU time of one simulation, by the number of its requests."""
+    count: Settings = {} if "workload.sessions" in settings else {"workload.requests": _FEATURE_REQUESTS}
+    simulation = blis_tui.Simulation(blis_tui.load(spec, set={**count, **settings}), check="off")
+    gc.collect()
+    gc.disable()  # the command line collects rarely, too
+    start = time.process_time()
+    simulation.run()
+    taken_s = time.process_time() - start
+    gc.enable()
+    return 1e6 * taken_s / simulation.ended
+
+
 def main() -> None:
     """Parse the command line and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -259,6 +346,7 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, nargs="+", metavar="INSTANCES")
     parser.add_argument("--sessions", type=int, nargs="+", metavar="TURNS")
     parser.add_argument("--mooncake", type=Path, metavar="TRACE")
+    parser.add_argument("--features", action="store_true", help="compare features with the plainest engine")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="where another `blis_tui` is, to compare with")
     arguments = parser.parse_args()
     print(json.dumps({"python": sys.version.split()[0], "blis_tui": blis_tui.__version__, "cpus": os.cpu_count()}))
@@ -272,6 +360,9 @@ def main() -> None:
             return
         if arguments.sessions:
             sessions(arguments.sessions, arguments.runs, arguments.before, folder)
+            return
+        if arguments.features:
+            features(arguments.runs, folder)
             return
         if arguments.mooncake:
             mooncake(arguments.mooncake, arguments.runs, arguments.before, folder)

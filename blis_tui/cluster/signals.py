@@ -272,7 +272,9 @@ class SignalBoard(Picklable):
 
     def catch_up(self, index: int) -> None:
         """Let an instance run deferred steps, so that its blocks and cache are current."""
-        self._instances[index].loop.catch_up(self.now_us)
+        loop = self._instances[index].loop
+        if loop.next_us < loop.due_us:
+            loop.catch_up(self.now_us)
 
     def kv_used(self, index: int) -> int:
         """Number of KV blocks in use on an instance, which can only grow between two touches."""

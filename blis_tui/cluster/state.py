@@ -224,7 +224,7 @@ def _state(cluster: Cluster) -> list[object]:
             instance.tallies.state(),
             instance.policy_state(),
             *((batch.preempted_for_reserved,) if batch.preempted_for_reserved else ()),
-            (cohort.clock, cohort.last_advance_us, cohort.uneven),
+            (cohort.clock, cohort.last_advance_us, bool(cohort.uneven)),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
             [_request_state(request) for request in batch.waiting.ordered()],
             [_request_state(request) for request in batch.running.values()],

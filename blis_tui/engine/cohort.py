@@ -34,8 +34,8 @@ class DecodeCohort(Picklable):
             Dictionaries are created on first use; an empty class may share its dictionary with others.
         dues: number of members in each class.
         last_advance_us: when the latest advance ended.
-        uneven: whether some member's last token is older than the latest advance (it stalled, or joined from
-            elsewhere).
+        uneven: members by index whose last token is not that of the latest advance (they stalled, or joined from
+            elsewhere, or after it), as of when they joined.
         drafted: draft tokens that the latest advance verified in addition to the due ones.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
         hashed_ahead: number of tokens after a block that must be known before its content is recorded.
@@ -73,7 +73,7 @@ class DecodeCohort(Picklable):
         self.classes: list[dict[int, Request]] = []
         self.dues: list[int] = []
         self.last_advance_us = -1
-        self.uneven = False
+        self.uneven: dict[int, Request] = {}
         self.ahead = 0
         self.drafted = 0
         self.maybe_finished: dict[int, Request] = {}
@@ -91,7 +91,7 @@ class DecodeCohort(Picklable):
         request.joined_us = last_token_us
         request.finish_clock = finish
         if last_token_us != self.last_advance_us:
-            self.uneven = True
+            self.uneven[request.index] = request
         calendar = self.calendar
         if finish in calendar:
             calendar[finish][request.index] = request
@@ -217,11 +217,15 @@ class DecodeCohort(Picklable):
             else:
                 itl_us[duration_us] = count
         else:
-            for members in self.classes:
-                for request in members.values():
-                    gap = end - self.last_token_us(request)
+            usual, others = end - self.last_advance_us, count
+            for request in self.uneven.values():
+                if request.joined_clock == self.clock:
+                    gap = end - request.joined_us
                     itl_us[gap] = itl_us.get(gap, 0) + 1
-            self.uneven = False
+                    others -= 1
+            if others:
+                itl_us[usual] = itl_us.get(usual, 0) + others
+            self.uneven.clear()
         load.decode_context_tokens += count
         self.last_advance_us = end
         self.ahead = 0

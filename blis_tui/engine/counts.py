@@ -111,12 +111,20 @@ _figures = attrgetter(*_FIGURES)
 
 
 def tally_wait(
-    tallies: Tallies, batch: Batch, plan: Plan, epoch: int, finishing: int, duration: int, *, full_budget: bool
+    tallies: Tallies,
+    batch: Batch,
+    plan: Plan,
+    epoch: int,
+    finishing: int,
+    duration: int,
+    *,
+    full_budget: bool,
+    steps: int = 1,
 ) -> None:
     """Tally the duration of a step during which requests wait: for blocks or for places, as its plan tells.
 
     ``epoch``: the pool's after planning. ``finishing``: requests that occupy a place in the batch until the step
-    ends.
+    ends. ``steps``: how many such steps took that long together.
     """
     if plan.preempted and not plan.outranked:
         tallies.kv_wait_us += duration
@@ -126,7 +134,7 @@ def tally_wait(
         tallies.seqs_wait_us += duration
     elif batch.refused is not None and batch.refused[1] == epoch:
         tallies.kv_wait_us += duration
-        tallies.allocation_failures += 1
+        tallies.allocation_failures += steps
 
 
 def _served(batch: Batch, finishing: int, plan: Plan) -> int:

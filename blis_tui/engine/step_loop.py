@@ -7,8 +7,9 @@ A step is a *plain decode*, and need not be planned, if every running request ge
 there are decodes, none of them too many for a step's budget (``_max_decodes``), nobody computes a prompt
 (``Batch.prefills``) or is held up (``Batch.stalled``), and whoever waits finds no place in the batch. This test stands
 in each of the four methods below that begin a step, because it is made for every step: a call would cost more than the
-test. What a copy asks beyond that is what its caller cannot know: a planned step still in flight (``Ahead``), or a step
-that is deferred (``FastForward``), whose requests may end or need a block at a time that is due.
+test. What a copy asks beyond that is what its caller cannot know: a planned step still in flight (``Ahead``; SGLang's
+loop, whose rule also knows whether it would look at those who wait), or a step that is deferred (``FastForward``),
+whose requests may end or need a block at a time that is due.
 """
 
 from __future__ import annotations
@@ -146,14 +147,29 @@ class FastForward(StepLoop):
     A plain decode involves no decision: every running request gets its token and, where one is due, its block.
     """
 
-    __slots__ = ("_at_hand", "_budget", "_each_us", "_lead", "_max_decodes", "_plain_until")
+    __slots__ = (
+        "_at_hand",
+        "_budget",
+        "_each_us",
+        "_holds",
+        "_lead",
+        "_max_decodes",
+        "_places",
+        "_plain_until",
+        "computed",
+    )
 
-    def __init__(self, steps: Steps, *, lead: int) -> None:
+    def __init__(self, steps: Steps, *, lead: int, holds: bool) -> None:
         super().__init__(steps)
         batch = steps.batch
         cohort = batch.cohort
+        steps.holds = self._holds = holds
+        self.computed: list[Request] = []
+        """Requests whose prompts the latest step completes, where their content can be found when it is over."""
         self._lead = lead
         """How many steps ahead of the starting step blocks are taken."""
+        self._places = batch.max_running
+        """Whoever waits while fewer requests run makes plans necessary."""
         self._budget = batch.limits.max_num_batched_tokens
         plans_always = not cohort.lockstep or batch.pool.tiers is not None or steps.rule.traits.prefill_interval > 0
         self._max_decodes = -1 if plans_always else batch.max_decodes
@@ -168,17 +184,17 @@ class FastForward(StepLoop):
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """See ``StepLoop``: run plain decodes in a row, and other steps between them while no other event is due."""
         batch, load, cohort, calendar, heap = self._at_hand
-        lead, done, latest = self._lead, 0, now
+        holds, done, latest = self._holds, 0, now
         while True:
-            if lead and (batch.finishing or batch.aborting):
-                batch.release_all()
+            if holds and (batch.finishing or batch.aborting or self.computed):
+                self._take_results()
             decodes = load.decode_requests
             if (  # no plain decode: see the module's first lines
                 not decodes
                 or batch.prefills
                 or batch.stalled
                 or decodes > self._max_decodes
-                or (batch.waiting.items and len(batch.running) < batch.max_running)
+                or (batch.waiting.items and len(batch.running) < self._places)
             ):
                 upcoming = self.planned_step(now)
             else:
@@ -187,7 +203,7 @@ class FastForward(StepLoop):
                     or cohort.last_advance_us != now
                     or cohort.uneven
                     or cohort.answers
-                    or (lead and not self._has_planned_decode())
+                    or (holds and not self._has_planned_decode())
                 ):
                     count, before, now = self._fast_forward(now, bar, most - done)
                     if count:
@@ -213,16 +229,17 @@ class FastForward(StepLoop):
         """See ``StepLoop``."""
         batch, load, cohort, _, heap = self._at_hand
         latency = self.steps.latency
-        lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
+        holds, done, latest, start, due = self._holds, 0, now, self.next_us, now
         while True:
             while start < due and (left := self._plain_until - cohort.clock) > 0:
                 duration = self._each_us or latency.step_time_us(load)
                 count, latest, start = self._decode(start, due, left, duration)
                 done += count
-            if lead and (batch.finishing or batch.aborting):
-                batch.release_all()
-                latest = start  # the step that starts now frees them, even if it is deferred
+            if holds and (batch.finishing or batch.aborting or self.computed):
+                self._take_results()
                 due = self._due(start)
+                if due > start:
+                    latest = start  # the step that starts now frees them, even if it is deferred
             elif start > due:  # longer contexts have cost more time
                 due = self._due(start)
             if due > start or (start > now and start >= bar):
@@ -269,8 +286,8 @@ class FastForward(StepLoop):
             or cohort.last_advance_us != start
             or cohort.uneven
             or cohort.answers
-            or (batch.waiting.items and len(batch.running) < batch.max_running)
-            or (self._lead and (batch.finishing or batch.aborting or not self._has_planned_decode()))
+            or (batch.waiting.items and len(batch.running) < self._places)
+            or (self._holds and (batch.finishing or batch.aborting or not self._has_planned_decode()))
         ):
             return start
         steps = self.steps
@@ -343,14 +360,16 @@ class FastForward(StepLoop):
             now += count * duration
         else:
             taken = 0
-            for one in timed.decode_times_us(load, count):
+            for one, times in timed.decode_runs(load, count):
+                if times > 1 and now + times * one > bar:
+                    times = (bar - now - 1) // one + 1  # noqa: PLW2901  (no more of them start before it)
                 duration = one
                 if one in itl_us:
-                    itl_us[one] += decodes
+                    itl_us[one] += times * decodes
                 else:
-                    itl_us[one] = decodes
-                now += one
-                taken += 1
+                    itl_us[one] = times * decodes
+                now += times * one
+                taken += times
                 if now >= bar:
                     break
             load.decode_context_tokens += taken * decodes
@@ -366,10 +385,7 @@ class FastForward(StepLoop):
         tallies.busy_us += now - start
         if decodes >= self._budget:
             tallies.full_budget_us += now - start
-        if self._lead:
-            self._note_fast_forward(now - start)
-        elif batch.waiting.items:  # for lack of a free place in the batch
-            tallies.seqs_wait_us += now - start
+        self._note_fast_forward(count, now - start)
         return count, now - duration, now
 
     def planned_step(self, now: int) -> int:
@@ -393,12 +409,16 @@ class FastForward(StepLoop):
         due = cohort.dues[cohort.clock % cohort.block_size_tokens]
         return due if due <= batch.pool.free else -1
 
+    def _take_results(self) -> None:
+        """Finish the latest step, whose requests have ended or left; called only where these keep their slots."""
+        self.batch.release_all()
+
     def _has_planned_decode(self) -> bool:
-        """Whether the due step was planned as a plain decode; called only where steps are planned ahead."""
+        """Whether the due step was planned as a plain decode; called only where ended requests keep their slots."""
         raise NotImplementedError
 
-    def _note_fast_forward(self, duration_us: int) -> None:
-        """Record the duration of plain decodes; the next is planned. Called only where steps are planned ahead."""
+    def _note_fast_forward(self, steps: int, duration_us: int) -> None:
+        """Record how many plain decodes took how long; where steps are planned ahead, the next one is planned."""
         raise NotImplementedError
 
 
@@ -409,7 +429,7 @@ class OneAtATime(FastForward):
     __slots__ = ()
 
     def __init__(self, steps: Steps) -> None:
-        super().__init__(steps, lead=0)
+        super().__init__(steps, lead=0, holds=False)
 
     def step(self, now: int) -> int:
         """Run one step from ``now``; return when the next one starts, IDLE or NO_STEP."""
@@ -442,6 +462,10 @@ class OneAtATime(FastForward):
             if waiting:
                 steps.report_stopped(None, now)
         return upcoming
+
+    def _note_fast_forward(self, steps: int, duration_us: int) -> None:  # noqa: ARG002  (the base's signature)
+        if self.batch.waiting.items:  # for lack of a free place in the batch
+            self.steps.tallies.seqs_wait_us += duration_us
 
     def planned_step(self, now: int) -> int:
         """Do what ``step`` does, if there is something to decide."""
@@ -479,8 +503,7 @@ class Ahead(FastForward):
     __slots__ = ()
 
     def __init__(self, steps: Steps) -> None:
-        super().__init__(steps, lead=1)
-        steps.holds = True
+        super().__init__(steps, lead=1, holds=True)
         steps.plans_on = steps.rule.traits.plans_past_stops
 
     def step(self, now: int) -> int:
@@ -524,7 +547,7 @@ class Ahead(FastForward):
         planned = self.batch.planned
         return planned is not None and planned.plan is None
 
-    def _note_fast_forward(self, duration_us: int) -> None:
+    def _note_fast_forward(self, steps: int, duration_us: int) -> None:  # noqa: ARG002  (as above)
         batch, epoch = self.batch, self.batch.pool.epoch
         if batch.planned is None or batch.planned.epoch != epoch:  # (it is a plain decode: see `_has_planned_decode`)
             batch.planned = tuple.__new__(Planned, (None, epoch))  # half the cost of the constructor

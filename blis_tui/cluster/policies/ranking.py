@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import mypyc_attr
@@ -118,6 +118,13 @@ class Ranking:
         ties: list[int] = []
         for number, entries in enumerate(self._groups.values()):
             at = 0
+            if entries[0][0] == 0.0:  # who holds no block decodes nothing, so the bound is the figure
+                total = _sum(terms, number, 0.0)
+                at = bisect_right(entries, _LAST_AT_REST) if total >= highest else len(entries)
+                idle = [index for _, index in entries[:at] if index not in odd] if total >= highest else ()
+                if idle and total > highest:
+                    highest, ties = total, []
+                ties += idle
             while at < len(entries):
                 fine, index = entries[at]
                 if index in odd:
@@ -157,8 +164,8 @@ class Ranking:
                 continue
             before = where[index]
             after = self._place(index, board)
-            if after[0] == before[0] and after[1] >= before[1]:  # the lower bound still holds
-                continue
+            if after[0] == before[0] and after[1] >= before[1] and (before[1][0] or not after[1][0]):
+                continue  # the lower bound still holds, and 0 is the figure itself
             self._remove(before)
             group, entry = where[index] = after
             if group in groups:
@@ -188,6 +195,8 @@ class Ranking:
 
 
 _NONE: Final[Mapping[int, float]] = {}
+_LAST_AT_REST: Final = (0.0, 2**62)
+"""After all entries of instances that hold no block."""
 _NO_COLUMN: Final[Sequence[float]] = ()
 
 

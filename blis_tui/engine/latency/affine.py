@@ -8,7 +8,7 @@ from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.latency.model import Overheads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.engine.latency.model import StepLoad
 
@@ -171,10 +171,31 @@ class TwoPhaseModel(Overheads):
         time_us += self._step_us + count * self._decode_extra_us
         return int(time_us) if time_us >= 1.0 else 1
 
+    def by_context(self, load: StepLoad) -> Callable[[int], int]:
+        """Return how long a step of these decodes only takes, as ``step_time_us`` has it: the same sums."""
+        if self._experts is not None:
+            return super().by_context(load)
+        count = load.decode_requests
+        decode_us, attended_us = count * self._decode_us, self._decode_attended_us
+        kv_us, kv_attended_us = count * self._decode_kv_us, self._decode_kv_attended_us
+        rest_us = self._step_us + count * self._decode_extra_us
+
+        def time_us(context: int) -> int:
+            time_us = decode_us + context * attended_us
+            traffic = kv_us + context * kv_attended_us
+            time_us = (traffic if traffic > time_us else time_us) + rest_us
+            return int(time_us) if time_us >= 1.0 else 1
+
+        return time_us
+
+    @property
+    def rises(self) -> bool:
+        """Whether no step takes less time with longer contexts: custom coefficients may say so."""
+        return self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
+
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, as contexts only grow; 0 if custom coefficients make times shrink with contexts."""
-        grows = self._decode_attended_us >= 0.0 and self._decode_kv_attended_us >= 0.0
-        return steps * self.step_time_us(load) if grows else 0
+        return steps * self.step_time_us(load) if self.rises else 0
 
     def _prefill_us(self, load: StepLoad) -> float:
         """Time that the prefill chunks add, apart from shared terms."""

@@ -445,10 +445,14 @@ class FittedModel(Overheads):
         time_us += tokens * self._moved_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1
 
+    @property
+    def rises(self) -> bool:
+        """Whether nothing of what grows with contexts has a negative price."""
+        return min(self._kv_us, self._kv_window_us, self._decode_us, self._decode_window_us) >= 0.0
+
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound: contexts only grow, and with them what is read and multiplied."""
-        parts = (self._kv_us, self._kv_window_us, self._decode_us, self._decode_window_us)
-        return steps * self.step_time_us(load) if min(parts) >= 0.0 else 0
+        return steps * self.step_time_us(load) if self.rises else 0
 
 
 def _check(settings: FittedSettings) -> None:

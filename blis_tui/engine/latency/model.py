@@ -15,6 +15,8 @@ from blis_tui.model import Pool
 from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.engine.request import Request
 
 
@@ -100,6 +102,40 @@ def is_pure(model: StepTimeModel) -> bool:
 LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", StepTimeModel)
 
 
+LOOKED_AHEAD: Final = 16
+"""So far is looked ahead to see whether durations repeat."""
+MOST_RISE_US: Final = 2
+"""If they grow by more meanwhile, runs are too short to be looked for."""
+
+
+def runs_of(time_us: Callable[[int], int], contexts: range, *, rises: bool) -> list[tuple[int, int]]:
+    """Return the times of consecutive steps by their contexts, each with the number of times in a row.
+
+    ``rises``: no time falls with longer contexts. Then the end of a run is looked for where the length of the one
+    before it suggests it: two looks find it there. Where times hardly repeat, all of them are computed, and equal ones
+    may come in several parts.
+    """
+    count = len(contexts)
+    if count <= LOOKED_AHEAD or not rises or time_us(contexts[LOOKED_AHEAD]) > time_us(contexts[0]) + MOST_RISE_US:
+        return [(time_us(context), 1) for context in contexts]
+    runs, at, length = list[tuple[int, int]](), 0, 1
+    value = following = time_us(contexts[0])
+    while at < count:
+        low, high, place, step = at + 1, count, at + length, 1  # the run ends at one of `low` to `high`
+        while low < high:
+            if not low <= place < high:
+                place = (low + high) // 2
+            if (found := time_us(contexts[place])) == value:
+                low, place = place + 1, place + step
+            else:
+                high, place, following = place, place - step, found
+            step *= 2
+        length = low - at
+        runs.append((value, length))
+        at, value = low, following
+    return runs
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timed(Picklable):
     """Base of the built-in models, with properties that the engine exploits."""
@@ -114,6 +150,11 @@ class Timed(Picklable):
         """Whether step times depend on the load alone: it does not matter when or how often the model is asked."""
         return True
 
+    @property
+    def rises(self) -> bool:
+        """Whether a step of decodes only never takes less time, in whole microseconds, with longer contexts."""
+        return self.flat
+
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1."""
         raise NotImplementedError
@@ -122,14 +163,24 @@ class Timed(Picklable):
         """Lower bound on the time of ``steps`` consecutive steps of these decodes only; 0 = unknown."""
         return steps * self.step_time_us(load) if self.flat else 0
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Durations of ``steps`` consecutive steps of these decodes only; each adds one token to every context."""
-        context, times = load.decode_context_tokens, []
-        for _ in range(steps):
-            times.append(self.step_time_us(load))
-            load.decode_context_tokens += load.decode_requests
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
+        """Durations of ``steps`` consecutive steps of these decodes only, each with the number of times in a row.
+
+        Each step adds one token to every context.
+        """
+        context, decodes = load.decode_context_tokens, load.decode_requests
+        runs = runs_of(self.by_context(load), range(context, context + steps * decodes, decodes), rises=self.rises)
         load.decode_context_tokens = context
-        return times
+        return runs
+
+    def by_context(self, load: StepLoad) -> Callable[[int], int]:
+        """Return how long a step of these decodes only takes, by the sum of their contexts; it may change the load."""
+
+        def time_us(context: int) -> int:
+            load.decode_context_tokens = context
+            return self.step_time_us(load)
+
+        return time_us
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -179,6 +230,12 @@ class ModelWrapper(Timed):
     def pure(self) -> bool:
         """Whether the wrapped model is pure."""
         return is_pure(self.model)
+
+    @property
+    def rises(self) -> bool:
+        """Whether those of the wrapped model do, given that no wrapper shortens a step when that model's time grows."""
+        inner = self.model
+        return isinstance(inner, Timed) and inner.rises
 
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, given that no wrapper shortens a step when the wrapped model's time grows."""

@@ -10,11 +10,11 @@ from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.client_times import ServiceTimes
-from blis_tui.engine.latency.model import Overheads, Timed
+from blis_tui.engine.latency.model import LOOKED_AHEAD, MOST_RISE_US, Overheads, Timed, runs_of
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.engine.latency.expert_parallelism import ExpertParallelism
     from blis_tui.engine.latency.model import Chunk, StepLoad
@@ -174,10 +174,10 @@ class OperatorModel(Overheads):
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
-        """Compute durations line by line: the same result as one by one, in a third of the time."""
-        count, context, times = load.decode_requests, load.decode_context_tokens, list[int]()
-        least_us, known = self._least_us, 0
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
+        """Compute durations line by line: the same result as one by one, in a fraction of the time."""
+        count, context, runs = load.decode_requests, load.decode_context_tokens, list[tuple[int, int]]()
+        least_us = self._least_us
         line = self._decodes[count] if count in self._decodes else self._decoding(count)
         end = context + steps * count
         while context < end:
@@ -185,11 +185,15 @@ class OperatorModel(Overheads):
             base, slope, bound = line.base_us[at], line.slope_us[at], end
             if at < len(line.contexts) and line.contexts[at] < end:
                 bound = context - int((context - line.contexts[at]) // count) * count  # the first context beyond it
-            times += [int(base + total * slope) for total in range(context, bound, count)]
-            if least_us > base + context * slope:
-                times[known:] = [time if time > least_us else least_us for time in times[known:]]
-            context, known = bound, len(times)
-        return times
+            contexts = range(context, bound, count)
+            if len(contexts) > LOOKED_AHEAD and 0.0 <= slope * count * LOOKED_AHEAD <= MOST_RISE_US:
+                runs += runs_of(_on_line(base, slope, least_us), contexts, rises=True)
+            elif least_us > base + context * slope:
+                runs += runs_of(_on_line(base, slope, least_us), contexts, rises=slope >= 0.0)
+            else:
+                runs += [(int(base + total * slope), 1) for total in contexts]
+            context = bound
+        return runs
 
     def _mixed_us(self, load: StepLoad) -> int:
         """Time of a step with prefill."""
@@ -232,6 +236,16 @@ class OperatorModel(Overheads):
         return line
 
 
+def _on_line(base: float, slope: float, least_us: int) -> Callable[[int], int]:
+    """Return how long a step on one line takes, by the sum of contexts."""
+
+    def time_us(context: int) -> int:
+        found = int(base + context * slope)
+        return found if found > least_us else least_us
+
+    return time_us
+
+
 def _wide_of(pool: Pool) -> ExpertParallelism:
     from blis_tui.engine.latency.expert_parallelism import wide_of  # noqa: PLC0415  (few runs use it)
 
@@ -250,9 +264,9 @@ class ScaledOperatorModel(OperatorModel):
         """Duration of a step with this load, at least 1 us."""
         return max(1, int(self._times * super().step_time_us(load)))
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Return the scaled durations."""
-        return [max(1, int(self._times * one)) for one in super().decode_times_us(load, steps)]
+        return [(max(1, int(self._times * one)), times) for one, times in super().decode_runs(load, steps)]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -274,6 +288,6 @@ class WideOperatorModel(OperatorModel):
         shared = self.costs.shared_us(tokens, tokens + load.other_tokens, prompts=prompts)
         return max(1, int(self._times * (super().step_time_us(load) + shared)))
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Compute durations one by one, as each depends on what the other ranks compute."""
-        return Timed.decode_times_us(self, load, steps)
+        return Timed.decode_runs(self, load, steps)

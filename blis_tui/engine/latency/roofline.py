@@ -115,6 +115,11 @@ class RooflineModel(Overheads):
             time_us = compute
         return int(time_us) if count and time_us >= 1.0 else 1
 
+    @property
+    def rises(self) -> bool:
+        """True: with contexts grows what is computed and read."""
+        return True
+
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound: contexts only grow, and with them what is computed and read."""
         return steps * self.step_time_us(load)

@@ -21,7 +21,7 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 from blis_tui.engine.sglang.radix_pool import RadixPool
-from blis_tui.engine.sglang.radix_tree import Evictable, Node, RadixTree, State, common, keys_from
+from blis_tui.engine.sglang.radix_tree import Evictable, Node, RadixTree, State, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,12 +189,11 @@ class HostTree(RadixTree):
         while left and (child := here.children.get(left[0].start)) is not None:
             node = _hosted(child)
             node.used = self._tick()
-            alike = common(node.keys, left)
+            alike, left = shared(node.keys, left)
             if alike < node.blocks:
                 node = _hosted(self._split(node, alike))
             else:
                 self._offer(node)
-            left = keys_from(left, alike)
             depth += alike
             if node.device:
                 found += alike
@@ -215,6 +214,10 @@ class HostTree(RadixTree):
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
         """Insert content without counting it."""
         return self.insert_computed(keys, _UNLIMITED)
+
+    def insert_again(self, node: Node, depth: int, blocks: int) -> bool:  # noqa: ARG002  (the base's signature)
+        """Return False: there is more to it here."""
+        return False
 
     def _count_in(self, node: HostNode) -> None:
         """Count an insertion of a node; after enough of them, write it and its ancestors to the host."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP, Revocable
-from blis_tui.engine.plan import DiscardedTokens, Plan, Planned
+from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
-from blis_tui.engine.sglang.radix_pool import radix_pool
+from blis_tui.engine.sglang.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.sglang.rule import SglangBatching
-from blis_tui.engine.step_loop import StepLoop
+from blis_tui.engine.step_loop import FastForward
+from blis_tui.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class EventLoop(StepLoop):
+class EventLoop(FastForward):
     """Plans a step when it starts or, with overlap, when the previous step starts, whose results are unknown then.
 
     The rule sees requests as of the latest results. A plan made while a step runs is therefore made before that
@@ -36,26 +37,25 @@ class EventLoop(StepLoop):
         rule: forms the batches.
         put_back: preemptions of a plan that became no step; they belong to the next step.
         polls: whether requests wait although there is no step, as none of them fits.
-        computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
-            is over.
         unheard: requests whose clients have given up, of which SGLang has not heard yet.
     """
 
-    __slots__ = ("_overlaps", "_pool", "computed", "polls", "put_back", "rule", "unheard")
+    __slots__ = ("_overlaps", "_pool", "polls", "put_back", "rule", "unheard")
 
     def __init__(self, steps: Steps) -> None:
-        super().__init__(steps)
         rule = steps.rule
         if not isinstance(rule, SglangBatching):
             raise TypeError(f"{rule!r} does not know SGLang's event loops")
+        super().__init__(steps, lead=int(rule.traits.plans_ahead), holds=True)
         self.rule = rule
         self._pool = radix_pool(steps.batch.pool)
         self._overlaps = rule.traits.plans_ahead
-        self.computed: list[Request] = []
+        self._places = 0  # the rule knows whether it looks at those who wait
+        plans_always = not steps.batch.cohort.lockstep or rule.plans_always or type(self._pool) is not RadixPool
+        self._max_decodes = -1 if plans_always else UNLIMITED
         self.put_back: Plan | None = None
         self.polls = False
         self.unheard: list[Request] = []
-        steps.holds = True
         steps.place_of = rule.place_of
 
     @property
@@ -67,7 +67,8 @@ class EventLoop(StepLoop):
     def step(self, now: int) -> int:
         """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
-        self._take_results()
+        if self.computed or batch.finishing or batch.aborting or batch.given_up:
+            self._take_results()
         self._pool.on_step_results(self.steps.free_us)
         ready, batch.planned = batch.planned, None
         if ready is None:
@@ -92,21 +93,59 @@ class EventLoop(StepLoop):
                 batch.planned = ready
                 return now + waited_us
         plan = ready.plan or Plan()
-        following = self._plan_following(plan, now) if self._overlaps else None
+        plain = self._max_decodes > 0 and is_plain(plan)
+        following = self._repeated(ready, now) if plain and self._overlaps else None
+        if following is None and self._overlaps:
+            following = self._plan_following(plan, now)
         members = batch.load.decode_requests
         latest_us = self._latest_tokens() if batch.given_up and plan.decodes else ()
-        end = steps.run(plan, ready.epoch, now)
+        bare = plain and self._overlaps and not plan.ghosts  # (a request that was put back just now is one)
+        end = steps.decode(now) if bare else steps.run(plan, ready.epoch, now)
         if latest_us:
             steps.tallies.discount(latest_us, end)
         if plan.decodes and not members:
             batch.cohort.ahead = 0  # all requests for which it was planned have left
         self._note(plan, following)
-        goes_on = batch.has_requests or following is not None
+        goes_on = following is not None or batch.has_requests
         if steps.done is not None:
             steps.tell(plan, end if goes_on else IDLE)
         if self._overlaps and batch.waiting.items:
             self._tally_step(following, end - now)
-        return end if self.has_work else IDLE
+        return end if goes_on or batch.given_up else IDLE
+
+    def planned_step(self, now: int) -> int:
+        """Do what ``step`` does: what there is to decide is decided there."""
+        return self.step(now)
+
+    # ---- plain decodes in one go ----
+
+    def _has_planned_decode(self) -> bool:
+        """Whether the due step decodes and does nothing else, and so would the one that is planned next."""
+        batch, planned = self.batch, self.batch.planned
+        if self.computed or batch.given_up or self._overlaps == (planned is None):
+            return False
+        return (planned is None or is_plain(planned.plan)) and self.rule.goes_on(batch)
+
+    def _decode(self, now: int, bar: int, most: int, duration: int) -> tuple[int, int, int]:
+        batch, pool, decodes = self.batch, self._pool, self.batch.load.decode_requests
+        if batch.waiting.items and batch.refused is not None and batch.refused[1] == pool.epoch:
+            # Whoever waits does so for blocks until content is evicted, and after that for the end of others.
+            spare = pool.free - pool.tree.idle - decodes
+            if spare < decodes * (most // pool.block_size_tokens + 1):
+                most = max(1, min(most, batch.cohort.affordable_advances(spare)))
+        return super()._decode(now, bar, most, duration)
+
+    def _note_fast_forward(self, steps: int, duration_us: int) -> None:
+        batch, pool, cohort, size = self.batch, self._pool, self.batch.cohort, self._pool.block_size_tokens
+        if size > 1:  # each plan makes room for as many pages as requests
+            pool.make_room(batch.load.decode_requests - cohort.dues[(cohort.clock - 1 + self._lead) % size])
+        planned = batch.planned
+        if planned is not None and planned.epoch != pool.epoch:
+            batch.planned = tuple.__new__(Planned, (planned.plan, pool.epoch))  # (as below)
+        self.rule.decay(steps)
+        if batch.waiting.items:
+            full = not self._overlaps and batch.load.decode_requests >= batch.limits.max_num_batched_tokens
+            tally_wait(*(self.steps.tallies, batch, NO_PLAN, pool.epoch, 0, duration_us), full_budget=full, steps=steps)
 
     def _is_busy_or_idle(self) -> bool:
         """Whether a step is pending, or no request is left: that there may be room does not matter."""
@@ -130,7 +169,7 @@ class EventLoop(StepLoop):
         if not planned:
             self.put_back = plan if plan.preempted else None
             return None
-        return Planned(plan, batch.pool.epoch)
+        return tuple.__new__(Planned, (plan, batch.pool.epoch))  # half the cost of the constructor
 
     def _plan_following(self, plan: Plan, now: int) -> Planned | None:
         """Plan the step that follows the one starting now."""
@@ -141,15 +180,33 @@ class EventLoop(StepLoop):
         rule.under_way = None
         return following
 
+    def _repeated(self, ready: Planned, now: int) -> Planned | None:
+        """Plan another decode after the one that starts now, if the rule would do nothing else; None = ask the rule."""
+        batch, cohort, pool = self.batch, self.batch.cohort, self._pool
+        decodes, clock = batch.load.decode_requests, cohort.clock + 1
+        if not decodes or batch.given_up or self.steps.observers.kinds or not self.rule.goes_on(batch):
+            return None  # (observers are told why requests wait)
+        members = cohort.classes[clock % cohort.block_size_tokens]
+        due = len(members)
+        ending = cohort.calendar[clock].values() if clock in cohort.calendar else ()
+        for request in ending:
+            due -= request.batch_slot in members
+        if due > pool.free or (ending and not self.rule.drop(ending, cohort)):
+            return None
+        if pool.block_size_tokens > 1:
+            pool.make_room(decodes - len(ending))
+        pool.take(due)
+        self.rule.decay(1)
+        batch.now = now
+        return ready if ready.epoch == pool.epoch else tuple.__new__(Planned, (ready.plan, pool.epoch))  # (as above)
+
     def _note(self, plan: Plan, following: Planned | None) -> None:
         """Record what the started step leaves behind and what the next one needs."""
         batch = self.batch
         batch.planned = following
-        self.computed = [
-            chunk.request
-            for chunk in plan.chunks
-            if chunk.computed + chunk.new == chunk.prompt and chunk.request.batch_slot >= 0
-        ]
+        if plan.chunks:
+            whole = [chunk.request for chunk in plan.chunks if chunk.computed + chunk.new == chunk.prompt]
+            self.computed = [request for request in whole if request.batch_slot >= 0]
         if following is None or following.plan is None or not following.plan.decodes:
             return
         batch.cohort.ahead = 1
@@ -159,7 +216,7 @@ class EventLoop(StepLoop):
             request.held_blocks = -(-request.computed_tokens // batch.pool.block_size_tokens)
 
     def _take_results(self) -> None:
-        """Finish the latest step: make what it computed findable, and release the requests that ended."""
+        """Finish the latest step: make what it computed findable, and release the requests that ended or left."""
         batch, computed = self.batch, self.computed
         if computed:
             self.computed = []
@@ -294,3 +351,8 @@ class EventLoop(StepLoop):
         preempted = [(preemption.victim.index, preemption.beneficiary.index) for preemption in plan.preempted]
         ghosts = [(ghost.request.index, ghost.context_tokens) for ghost in plan.ghosts]
         return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)
+
+
+def is_plain(plan: Plan | None) -> bool:
+    """Whether a plan makes all running requests decode and does nothing else."""
+    return plan is not None and plan.decodes and plan.computes_nothing

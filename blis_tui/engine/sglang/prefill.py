@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from enum import Enum
 from math import ceil
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.stopped import PROMPTS, ROOM, TOKENS, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Collection, Container, Iterable
 
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.request import Request
     from blis_tui.engine.sglang.radix_pool import RadixPool
 
 
 MOST_NEW_TOKENS: Final = 4096
 """Cap on the expected output of a request (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+_OUTPUT: Final = attrgetter("max_output_tokens")
 _SPARE_TOKENS: Final = 1
 """Tokens reserved per decoding request where all output lengths are known (``IGNORE_EOS_RESERVE_TOKENS``)."""
 
@@ -49,7 +53,7 @@ class PrefillAdder:
     Args:
         pool: the KV blocks.
         running: decoding requests, in order.
-        generated: returns how many tokens a request has generated, as far as SGLang knows.
+        cohort: knows how many tokens a request has generated.
         ratio: share of their declared output that requests are expected to generate.
         max_prefill_tokens: number of input tokens after which no further candidate is examined.
         chunk: number of tokens after which a prompt is split; None = never.
@@ -58,7 +62,6 @@ class PrefillAdder:
     Attributes:
         entries: what it computes, in order.
         chunked: the entry's request whose prompt continues later; None = there is none.
-        expected: expected output of running requests, deducted from the total budget.
         stopped: reason for the latest verdict other than to go on.
         rest: tokens to compute of the latest candidate.
     """
@@ -66,8 +69,8 @@ class PrefillAdder:
     def __init__(
         self,
         pool: RadixPool,
-        running: Iterable[Request],
-        generated: Callable[[Request], int],
+        running: Collection[Request],
+        cohort: DecodeCohort,
         *,
         ratio: float,
         max_prefill_tokens: int,
@@ -77,18 +80,19 @@ class PrefillAdder:
         self._pool = pool
         self._page = pool.block_size_tokens
         self._running = running
-        self._generated = generated
+        self._cohort = cohort
         self._ratio = ratio
         self._input = max_prefill_tokens - beside
         self._chunk = None if chunk is None else chunk - beside
         self.entries: list[PrefillEntry] = []
         self.chunked: Request | None = None
-        expected: float = 0
-        for one in running:  # (the order determines the last bits of the sum)
-            expected += self.still_expected(one)
-        self.expected = expected
-        self._total_offset = beside + expected
         self._current_offset = beside
+        self._total_offset: float | None = None
+        """What the total budget is less than the free room; None = nobody has asked yet: see ``_lacks``."""
+        self._taken: list[int] = [beside]
+        """What has been deducted until then besides expected output."""
+        self._most_offset = beside + whole_sum(map(_OUTPUT, running))
+        """More than the offset can be, until then."""
         self._to_come: list[tuple[float, int]] | None = None
         self.stopped: Stopped | None = None
         self.rest = 0
@@ -98,12 +102,44 @@ class PrefillAdder:
     def still_expected(self, request: Request) -> float:
         """Number of tokens that a running request is still expected to generate."""
         ratio = 1.0 if request.ignore_eos else self._ratio
-        return min(request.max_output_tokens - self._generated(request), MOST_NEW_TOKENS) * ratio
+        return min(request.max_output_tokens - self._cohort.generated_tokens(request), MOST_NEW_TOKENS) * ratio
 
     @property
     def total(self) -> float:
-        """Remaining total budget: room for tokens now and later."""
+        """Remaining total budget: room for tokens now and later, less expected output of running requests."""
+        if self._total_offset is None:
+            self._total_offset = self._offset()
         return self._pool.free * self._page - self._total_offset
+
+    def _offset(self) -> float:
+        """Return the total offset, added up in SGLang's order, which determines its last bits."""
+        expected: float = 0
+        clock, most, ratio = self._cohort.clock, MOST_NEW_TOKENS, self._ratio
+        for one in self._running:  # as `still_expected`, without its calls
+            left = one.max_output_tokens - one.generated_tokens
+            if (joined := one.joined_clock) >= 0:
+                left -= clock - joined
+            if left > most:
+                left = most
+            expected += left if one.ignore_eos else left * ratio
+        offset = self._taken[0] + expected
+        for tokens in self._taken[1:]:
+            offset += tokens
+        return offset
+
+    def _lacks(self, tokens: int) -> bool:
+        """Whether the total budget is no more than this; it need not be known if much more is free."""
+        if self._total_offset is None and tokens < self._pool.free * self._page - self._most_offset:
+            return False
+        return not tokens < self.total
+
+    def _deduct(self, tokens: int) -> None:
+        """Deduct tokens from the total budget."""
+        if self._total_offset is None:
+            self._taken.append(tokens)
+            self._most_offset += tokens
+        else:
+            self._total_offset += tokens
 
     @property
     def current(self) -> int:
@@ -112,11 +148,13 @@ class PrefillAdder:
 
     def release_expected(self, request: Request) -> None:
         """Release the expected output of a running request that is put back."""
+        if self._total_offset is None:
+            self._total_offset = self._offset()
         self._total_offset -= self.still_expected(request)
 
     def state(self) -> Verdict:
         """Return whether the budgets allow a further candidate."""
-        if self.total <= 0 or self.current <= 0:
+        if self.current <= 0 or self._lacks(0):
             return self._no_room(1)
         if self._input <= 0 or (self._chunk is not None and self._chunk <= 0):
             self.stopped = Stopped(PROMPTS if self._input <= 0 else TOKENS, 1)
@@ -136,7 +174,7 @@ class PrefillAdder:
     def _take(self, entry: PrefillEntry, answer: int) -> None:
         self.entries.append(entry)
         paged = self._page_aligned(entry.new)
-        self._total_offset += paged + self._page + answer
+        self._deduct(paged + self._page + answer)
         self._current_offset += paged + self._page
         self._input -= paged
         if self._chunk is not None:
@@ -188,9 +226,9 @@ class PrefillAdder:
         page = self._page
         start = blocks * page
         self.rest = rest = request.target_tokens - start
-        left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
+        left = min(max(request.max_output_tokens - self._cohort.generated_tokens(request), 0), MOST_NEW_TOKENS)
         need = rest + away * page + left + page
-        if not need < self.total:
+        if self._lacks(need):
             return self._no_room(need + 1, request)
         if self._chunk is None:
             if self.entries and self._page_aligned(rest) >= self._input:
@@ -239,7 +277,7 @@ class PrefillAdder:
 
     def _expected_output(self, request: Request) -> tuple[float, int] | None:
         """Return a request's expected remaining output and its current tokens; None = no output is left."""
-        ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._generated(request)
+        ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._cohort.generated_tokens(request)
         left = request.max_output_tokens * ratio - generated
         return (left, request.input_tokens + generated) if left > 0 else None
 

@@ -54,7 +54,8 @@ class RadixPool(BlockPool):
     def lock(self, request: Request, node: Node) -> None:
         """Protect the path to a node from eviction, because the request needs it."""
         self.free += self.tree.hold(request.index, node)
-        self.min_free = min(self.min_free, self.free)
+        if self.free < self.min_free:
+            self.min_free = self.free
 
     def unlock(self, request: Request) -> None:
         """Undo a lock."""
@@ -79,7 +80,8 @@ class RadixPool(BlockPool):
 
     def take(self, count: int) -> None:
         """Take blocks without content, evicting as many as necessary. ``count <= free`` must hold."""
-        self.make_room(count)
+        if self.free - self.tree.idle < count:
+            self.make_room(count)
         self.misses += count
         self.free -= count
         if self.free < self.min_free:
@@ -90,18 +92,24 @@ class RadixPool(BlockPool):
 
         A leaf ends where the prompt does, so that generated tokens can be evicted without the prompt.
         """
+        node = self._enter(request, computed_tokens)
+        if node is not None:
+            self.lock(request, node)
+
+    def _enter(self, request: Request, computed_tokens: int) -> Node | None:
+        """Do the same without a lock; return the last node, None = there is no content."""
         blocks = computed_tokens // self.block_size_tokens
-        if not self.caching or blocks < max(1, request.shared_blocks):
-            return
+        if not self.caching or not blocks or blocks < request.shared_blocks:
+            return None
         tree, before = self.tree, self.tree.idle
         node, found = self._insert_computed(request, computed_tokens)
         prompt = request.input_tokens // self.block_size_tokens
-        if 0 < prompt < blocks:
+        if 0 < prompt < blocks and not tree.insert_again(node, blocks, prompt):
             tree.insert(self.keys(request, request.input_tokens))
         self.free += found - request.shared_blocks + tree.idle - before
-        self.lock(request, node)
         request.shared_blocks = blocks
         self.epoch += 1
+        return node
 
     def _insert_computed(self, request: Request, tokens: int) -> tuple[Node, int]:
         """Insert a request's first tokens; return the last node, and how many of the blocks were there already."""
@@ -145,7 +153,7 @@ class RadixPool(BlockPool):
         aborted_us: int | None = None,  # noqa: ARG002  (for pools that give up requests before others end)
     ) -> None:
         """Take back all blocks of ``request``; its first ``content_tokens`` stay in the tree."""
-        self.checkpoint(request, content_tokens)
+        self._enter(request, content_tokens)
         self.free += request.held_blocks - request.shared_blocks
         self.unlock(request)
         request.held_blocks = request.shared_blocks = 0

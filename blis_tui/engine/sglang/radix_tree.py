@@ -190,11 +190,10 @@ class RadixTree:
         """Number of leading blocks that are in the tree; does not count as an access."""
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
-            alike = common(child.keys, keys)
+            alike, keys = shared(child.keys, keys)
             found += alike
             if alike < child.blocks:
                 break
-            keys = keys_from(keys, alike)
             node = child
         return found
 
@@ -204,12 +203,11 @@ class RadixTree:
         if not keys:
             return node, found
         while keys and (child := node.children.get(keys[0].start)) is not None:
-            alike = common(child.keys, keys)
+            alike, keys = shared(child.keys, keys)
             found += alike
             if alike < child.blocks:
                 node = self._split(child, alike)
                 break
-            keys = keys_from(keys, alike)
             node = child
         self._touch_path(node)
         return node, found
@@ -221,9 +219,8 @@ class RadixTree:
         node, found = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             child.used = self._tick()
-            alike = common(child.keys, keys)
+            alike, keys = shared(child.keys, keys)
             found += alike
-            keys = keys_from(keys, alike)
             if alike < child.blocks:
                 node = self._split(child, alike)
             else:
@@ -235,17 +232,36 @@ class RadixTree:
             self._offer(node)
         return node, found
 
+    def insert_again(self, node: Node, depth: int, blocks: int) -> bool:
+        """Do what it does to insert the first ``blocks`` blocks of what was just inserted, if a node ends there.
+
+        ``node``: the last one of what was inserted, ``depth`` blocks. Returns False, doing nothing, if none ends there.
+        """
+        while depth > blocks and node.parent is not None:
+            depth -= node.blocks
+            node = node.parent
+        if depth != blocks:
+            return False
+        path = []
+        while node.parent is not None:
+            path.append(node)
+            node = node.parent
+        for one in reversed(path):
+            one.used = self._tick()
+            self._offer(one)
+        return True
+
     def hold(self, owner: int, node: Node) -> int:
         """Let a request hold the path to a node instead of what it held; return by how much ``idle`` grew."""
         before, idle = self.holders.get(owner), self.idle
         self.holders[owner] = node
-        while node.parent is not None:
+        while node is not before and node.parent is not None:  # what it held may be the beginning of the path
             if not node.references:
                 self.idle -= node.blocks
                 self.held += node.blocks
             node.references += 1
             node = node.parent
-        if before is not None:
+        if before is not None and before is not node:
             self._unreference(before)
         return self.idle - idle
 
@@ -364,7 +380,8 @@ class RadixTree:
 
     def _offer(self, node: Node) -> None:
         """Offer a node for eviction."""
-        self._evictable.offer(node, self._count)
+        if not node.references:
+            self._evictable.offer(node, self._count)
 
 
 def _recency(node: Node) -> int:
@@ -380,19 +397,20 @@ def _parent_of(node: Node) -> int:
 
 
 def _length(keys: Sequence[range]) -> int:
-    return whole_sum([len(key) for key in keys])
+    return len(keys[0]) if len(keys) == 1 else whole_sum([len(key) for key in keys])
 
 
-def common(left: Sequence[range], right: Sequence[range]) -> int:
-    """Number of keys that two runs have in common at their beginning."""
+def shared(left: Sequence[range], right: Sequence[range]) -> tuple[int, Sequence[range]]:
+    """Return how many keys two runs have in common at their beginning, and what of the right one comes after them."""
+    if len(left) == 1 and left[0] == right[0]:  # the usual case
+        return len(left[0]), right[1:]
     found = 0
-    for one, other in zip(left, right, strict=False):
-        if one.start != other.start:
-            break
-        if len(one) != len(other):
-            return found + min(len(one), len(other))
+    for at, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one != other:
+            alike = min(len(one), len(other)) if one.start == other.start else 0
+            return found + alike, keys_from(right[at:], alike)
         found += len(one)
-    return found
+    return found, right[len(left) :]
 
 
 def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.cohort import DecodeCohort
     from blis_tui.engine.options.adapters import Adapters
     from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.request import Request
@@ -253,6 +254,7 @@ class SglangBatching(Plain):
         chunked: the request whose prompt is computed in chunks; None = there is none.
         before: the batch that was formed last; None = there was none.
         under_way: that batch, if its results are not known yet.
+        plans_always: whether each plan can differ from the one before although no request has come or left.
     """
 
     def __init__(self, settings: SglangSettings) -> None:
@@ -277,6 +279,7 @@ class SglangBatching(Plain):
         self._weight = settings.scheduler_recv_interval - 1
         sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
+        self.plans_always = self.looks_rarely or sign != 0
         self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,
@@ -338,10 +341,53 @@ class SglangBatching(Plain):
         """Whether any request runs, or waits that the scheduler has received."""
         return bool(batch.running or self._waiting(batch, 1))
 
+    def goes_on(self, batch: Batch) -> bool:
+        """Whether the next plan, after one of decodes only, changes nothing unless a request ends or room lacks."""
+        before = self.before
+        return (
+            (self.full or not batch.waiting.items)
+            and before is not None
+            and not before.prefills
+            and self.chunked is None
+            and len(self.running) == batch.load.decode_requests  # it knows of all that have joined or left
+            and not self._next_turns
+            and (len(self._turns) <= _MAX_DEPARTED or len(self._turns) <= _turns_kept(batch))
+        )
+
+    def drop(self, ending: Collection[Request], cohort: DecodeCohort) -> bool:
+        """Leave out requests that get their last token in the step in flight, if they end by length and others do not.
+
+        Otherwise do nothing, and return False.
+        """
+        running = self.running
+        if len(ending) == len(running):
+            return False
+        for request in ending:
+            if cohort.generated_tokens(request) + 1 < request.max_output_tokens or request.index not in running:
+                return False
+        for request in ending:
+            del running[request.index]
+        self.full = False
+        return True
+
+    def decay(self, plans: int) -> None:
+        """Expect less of answers, as after so many plans of decodes with enough room."""
+        ratio, least = self.ratio, self._least_ratio
+        while plans and ratio != least:
+            ratio = max(ratio - self._decay, least)
+            plans -= 1
+        self.ratio = ratio
+
     def plan(self, batch: Batch) -> Plan:
         """Form a batch; if there is none, the plan computes nothing."""
         plan = Plan()
         plan.decodes = False
+        if not self.plans_always and self.goes_on(batch):
+            plan.stopped = self._filled if self.full else None
+            self.before = self._decode(batch, plan)
+            if plan.stopped is None and plan.preempted:
+                plan.stopped = Stopped(PREEMPTED)
+            return plan
         if self._next_turns:
             self._turns.update(self._next_turns)
             self._next_turns = {}
@@ -426,18 +472,17 @@ class SglangBatching(Plain):
                 self.running = {**joined, **self.running}
             else:
                 self.running.update((request.index, request) for request in joining)
-        gone = [request for request in self.running.values() if request.state is not RUNNING]
-        for request in gone:
-            del self.running[request.index]
-            self._leave(request)
-            self.full = False
+        if len(self.running) != len(batch.running) - (chunked is not None):
+            for request in [one for one in self.running.values() if one.state is not RUNNING]:
+                del self.running[request.index]
+                self._leave(request)
+                self.full = False
         if not self.running:
             self.full = False
 
     def _prune(self, batch: Batch) -> None:
         """Occasionally forget the positions of requests that left while a step of them was in flight."""
-        there = len(batch.running) + len(batch.finishing)
-        if len(self._turns) <= 2 * there + _MAX_DEPARTED:
+        if len(self._turns) <= _turns_kept(batch):
             return
         alive = {request.index for requests in (batch.running, batch.finishing) for request in requests.values()}
         self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
@@ -479,7 +524,7 @@ class SglangBatching(Plain):
         adder = PrefillAdder(
             pool,
             self.running.values(),
-            batch.cohort.generated_tokens,
+            batch.cohort,
             ratio=self.ratio,
             max_prefill_tokens=settings.max_prefill_tokens,
             chunk=settings.chunked_prefill_size,
@@ -598,14 +643,15 @@ class SglangBatching(Plain):
 
     def _mix_in_decodes(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
         """Let running requests decode in a prefill step, if there is room without retracting any."""
-        if self._drop_finishing(batch):
+        ending = self._ending(batch)
+        if self._drop_finishing(batch, ending):
             self.full = False
         if not self.running or not pool.make_room(self._decode_blocks(batch, self.running.values())):
             return False
         if self._priorities is not None:
             for request in self.running.values():
                 self._priorities.note_mixed(request, request.input_tokens + batch.cohort.generated_tokens(request))
-        self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()))
+        self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()), ending)
         return True
 
     def _note_running(self, requests: Iterable[Request]) -> None:
@@ -625,36 +671,55 @@ class SglangBatching(Plain):
         pool, before = radix_pool(batch.pool), len(self.running)
         if not self.running:
             return None
-        ending = self._drop_finishing(batch)
+        ending = self._ending(batch)
+        dropped = self._drop_finishing(batch, ending) if ending else ()
         if not self.running:
             self.full = False
             return None
-        due = self._decode_blocks(batch, self.running.values())
+        due = self._next_blocks(batch, dropped)
         fits = pool.make_room(due)
-        if not fits and ending:  # there will be room when the step in flight is over
+        if not fits and dropped:  # there will be room when the step in flight is over
             self.full = False
             return None
         if fits:
-            self.ratio = max(self.ratio - self._decay, self._least_ratio)
+            self.decay(1)
         elif self._retract(batch, pool, plan):
             due = self._decode_blocks(batch, self.running.values())
         else:
             return None
         if len(self.running) < before:
             self.full = False
-        self._generate(batch, pool, plan, due)
-        return FormedBatch(plan, (), None, decodes=True)
+        self._generate(batch, pool, plan, due, ending)
+        return tuple.__new__(FormedBatch, (plan, (), None, True))  # a third of the cost of the constructor
 
-    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int) -> None:
-        """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly."""
+    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int, ending: Iterable[Request]) -> None:
+        """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly.
+
+        ``ending``: the requests that get their last token in the step in flight.
+        """
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
         pool.take(due)
         plan.decodes = True
-        if self.under_way is not None:
-            for request in self._ending(batch):
-                if request.index in self.running:
-                    plan.ghosts.append(DiscardedTokens(request, 1, self._committed_tokens(batch, request)))
+        for request in ending:
+            if request.index in self.running:
+                plan.ghosts.append(DiscardedTokens(request, 1, self._committed_tokens(batch, request)))
+
+    def _next_blocks(self, batch: Batch, dropped: Iterable[Request]) -> int:
+        """KV blocks that the running requests need for their next tokens.
+
+        ``dropped``: those that were just left out because they get their last token in the step in flight.
+        """
+        page, cohort = batch.pool.block_size_tokens, batch.cohort
+        if page == 1:
+            return len(self.running)
+        column = (cohort.clock + cohort.ahead) % page
+        due = cohort.dues[column] if cohort.dues else 0
+        for request in dropped:
+            due -= request.joined_clock >= 0 and request.batch_slot in cohort.classes[column]
+        for request in () if self.under_way is None else self.under_way.prefills:
+            due += request.joined_clock < 0 and request.target_tokens % page == 0 and request.index in self.running
+        return due
 
     def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
         """KV blocks that these requests need for their next tokens."""
@@ -691,16 +756,16 @@ class SglangBatching(Plain):
             requests += cohort.calendar.get(cohort.clock + 1, {}).values()
         return requests
 
-    def _drop_finishing(self, batch: Batch) -> bool:
-        """Leave out requests that end by length in the step in flight; return whether there are any."""
-        ending = [
+    def _drop_finishing(self, batch: Batch, ending: Iterable[Request]) -> list[Request]:
+        """Leave out those that end by length in the step in flight, and return them."""
+        dropped = [
             request
-            for request in self._ending(batch)
+            for request in ending
             if request.index in self.running and batch.cohort.generated_tokens(request) + 1 >= request.max_output_tokens
         ]
-        for request in ending:
+        for request in dropped:
             del self.running[request.index]
-        return bool(ending)
+        return dropped
 
     # ---- retraction ----
 
@@ -755,6 +820,11 @@ def _priority_sign(settings: SglangSettings) -> int:
     if not settings.enable_priority_scheduling:
         return 0
     return 1 if settings.schedule_low_priority_values_first else -1
+
+
+def _turns_kept(batch: Batch) -> int:
+    """Up to so many positions are remembered."""
+    return 2 * (len(batch.running) + len(batch.finishing)) + _MAX_DEPARTED
 
 
 def _wanted(request: Request) -> int:

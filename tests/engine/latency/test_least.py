@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.latency.model import StepLoad, StepTimeModel, Timed
+from blis_tui.engine.latency.model import StepLoad, StepTimeModel, Timed, runs_of
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 
@@ -39,12 +39,34 @@ def model(request: pytest.FixtureRequest) -> StepTimeModel:
     return Simulation(made).cluster.instances[0].latency
 
 
-@given(decodes=st.integers(1, 300), context=st.integers(1, 9000), steps=st.integers(1, 60))
+def one_by_one_of(runs: list[tuple[int, int]]) -> list[int]:
+    return [value for value, times in runs for _ in range(times)]
+
+
+@given(values=st.lists(st.integers(0, 12), min_size=1, max_size=200).map(sorted))
+def test_runs_of_what_never_falls_have_all_of_it(values: list[int]) -> None:
+    runs = runs_of(values.__getitem__, range(len(values)), rises=True)
+    assert one_by_one_of(runs) == values
+    assert all(times > 0 for _, times in runs)
+
+
+def test_a_long_run_costs_few_looks() -> None:
+    looks: list[int] = []
+
+    def look(at: int) -> int:
+        looks.append(at)
+        return at // 50
+
+    assert runs_of(look, range(5000), rises=True) == [(value, 50) for value in range(100)]
+    assert len(looks) < 230
+
+
+@given(decodes=st.integers(1, 300), context=st.integers(1, 9000), steps=st.integers(1, 400))
 def test_it_is_a_bound(model: StepTimeModel, decodes: int, context: int, steps: int) -> None:
     assert isinstance(model, Timed)
     load = StepLoad(decode_requests=decodes, decode_context_tokens=decodes * context)
     least, first = model.least_us(load, steps), model.step_time_us(load)
-    together = model.decode_times_us(load, steps)
+    together = one_by_one_of(model.decode_runs(load, steps))
     one_by_one = []
     for _ in range(steps):
         one_by_one.append(model.step_time_us(load))
