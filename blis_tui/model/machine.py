@@ -63,6 +63,8 @@ class Model:
     """Number of layers with a sliding window."""
     index_topk: int = 0
     """Tokens of its context that each token attends to, chosen by an indexer (DeepSeek's sparse attention); 0 = all."""
+    index_head_dim: int = 0
+    """Elements of the key by which the indexer chooses a token, cached beside the token's keys and values."""
     other_layers: str = ""
     """Layers that are simulated as full attention although they are not: ``linear attention``, ``sparse attention`` or
     ``state-space layers``; empty = none."""

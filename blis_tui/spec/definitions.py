@@ -193,6 +193,11 @@ class ModelConfig:
         " absent = all. `operators` step times count what the indexer costs.",
         most=_WIDEST,
     )
+    index_head_dim = _count(
+        "Width of the key by which the indexer of sparse attention chooses a token: one byte an element, cached in each"
+        " layer beside keys and values; absent = nothing is cached for it.",
+        most=_WIDEST,
+    )
     quantization_config = document_key(
         None,
         "Weight quantisation, as in the Hugging Face configuration: bits (gptq, awq), fp8, mxfp4 (routed experts"

@@ -231,6 +231,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         sliding_window=window,
         sliding_window_layers=window_layers,
         index_topk=_int(config, "index_topk"),
+        index_head_dim=_int(config, "index_head_dim"),
         other_layers=_other_layers(config),
     )
 
