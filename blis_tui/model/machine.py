@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.model.keys import SMALLEST, DocumentKey, document_key, group_of, key
 
+MXFP4_BYTES: Final = 4.25 / 8
+"""Four bits per weight, plus eight bits for every 32 weights."""
+NVFP4_BYTES: Final = 4.5 / 8
+"""Four bits per weight, plus eight bits for every 16 weights."""
 _MOST_TFLOPS = 10**6
 _MOST_WATTS = 10**6
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.model.machine import MXFP4_BYTES
 
 if TYPE_CHECKING:
     from blis_tui.engine.rules.traits import EngineBehavior
@@ -137,8 +138,6 @@ _OVERHEAD_SINGLE_GIB: Final = 0.15
 _OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
 _GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
 _LARGEST_TENSOR_PARALLEL: Final = 64
-_NARROWEST_MXFP4: Final = 0.5
-"""Bytes of a 4-bit weight without scales; MXFP4 has 17/32."""
 _PADDED_HIDDEN: Final = 256
 _PADDED_WIDTH: Final = 128
 _SAMPLER_BYTES: Final = 38.4
@@ -329,7 +328,7 @@ def _padding_gib(memory: InstanceMemory, sizing: str) -> float:
     Hopper, so Ada's (RTX 4090, L40S) are taken as unpadded.
     """
     model = memory.stage_model()
-    mxfp4 = _NARROWEST_MXFP4 < model.expert_weight_bytes < 1.0
+    mxfp4 = model.expert_weight_bytes == MXFP4_BYTES
     if not (mxfp4 and sizing.startswith("profiled")) or memory.hardware.peak_tflops_fp8:
         return 0.0
     ranks, split = memory.expert_ranks, 1 if memory.expert_ranks > 1 else memory.tensor_parallel

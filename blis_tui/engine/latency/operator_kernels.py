@@ -35,7 +35,7 @@ _INDEX_READ: Final = 0.75
 128 requests of 32,768 to 131,072 tokens, 0.037 ns a token)."""
 _TRITON_TOKEN_US: Final = 0.022
 """Found on two servers of gpt-oss 120B on one A100, with contexts of 32,000 tokens."""
-_MARLIN_BELOW: Final = {"fp8": 8.9, "mxfp4": 9.0}
+_MARLIN_BELOW: Final = {"fp8": 8.9, "mxfp4": 9.0, "nvfp4": 9.0}
 """Least compute capability on which vLLM has other kernels than Marlin's for experts of a type."""
 _MARLIN_ROWS: Final = (8, 16, 32, 48, 64)
 _MARLIN_FULL: Final = 0.9

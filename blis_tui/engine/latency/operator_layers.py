@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
+from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
     from blis_tui.model import Model
 
-_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
+_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", NVFP4_BYTES: "nvfp4", MXFP4_BYTES: "mxfp4", 0.5: "int4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def layers_of(model: Model, split: int) -> Layers:
         products.append(Product(experts, model.num_experts, hidden, "bfloat16"))
         moved += experts * 2.0 * hidden * act
     return Layers(
-        expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
+        expert_weights=weight_type(expert_bytes),
         expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
         products=tuple(products),
         head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),

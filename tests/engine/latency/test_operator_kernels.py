@@ -156,6 +156,31 @@ def test_a_long_context_with_sinks_takes_its_time_however_few_there_are() -> Non
     assert decodes_us(hopper, 1, 32_000) - decodes_us(hopper, 1, 16_000) < 0.5 * (alone[1] - alone[0])
 
 
+def test_nvfp4_reads_fewer_bytes_and_multiplies_faster_on_blackwell_alone() -> None:
+    """Products of Llama 70B over four GPUs; other GPUs widen the weights for their 16-bit units."""
+
+    def products_us(hardware: str, method: str | None, tokens: int) -> float:
+        body = yaml.safe_load((shipped_specs() / "models" / "llama-3.1-70b-instruct.yaml").read_text(encoding="utf-8"))
+        config = {**body["config"], **({"quantization_config": {"quant_method": method}} if method else {})}
+        model = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": "seventy"}, "config": config}
+        [(_, *parts)] = [(0, *steps(model, hardware, 4).costs._parts["products"])]
+        return sum(times * curve.at(tokens) for times, curve in parts)
+
+    for hardware in ("b200", "gb300", "rtx-pro-6000"):
+        for tokens in (1, 64, 8192):
+            assert products_us(hardware, "nvfp4", tokens) < 0.85 * products_us(hardware, "fp8", tokens)
+    assert products_us("b200", "nvfp4", 8192) < 0.45 * products_us("b200", None, 8192)
+    assert products_us("h100", "nvfp4", 8192) == pytest.approx(products_us("h100", None, 8192))
+    assert products_us("h100", "nvfp4", 1) < products_us("h100", "fp8", 1)
+
+
+def test_experts_in_nvfp4_were_measured_on_blackwell() -> None:
+    nvfp4 = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    for config in (QWEN3_235B | nvfp4, QWEN3_235B | FP8):
+        model = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": "qwen3-235b"}, "config": config}
+        assert steps(model, "b200", 4).costs.known()["experts"] == "measured"
+
+
 def test_without_asynchronous_scheduling_the_gpu_waits_for_vllms_host() -> None:
     waiting = steps("llama-3.1-8b-instruct", "h100", **SYNCHRONOUS)
     going_on = steps("llama-3.1-8b-instruct", "h100")
