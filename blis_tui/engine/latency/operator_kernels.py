@@ -27,9 +27,9 @@ _SPARSE_HEADS: Final = 64
 """FlashMLA's kernel of sparse attention computes at least so many heads."""
 _SPARSE_REACHED: Final = 0.5
 """Share of the peak of 16-bit units that it reaches."""
-_SPARSE_LAYER_US: Final = 165.0
+_SPARSE_LAYER_US: Final = 190.0
 """What the indexer of a layer costs a step: its products, scores, choice and conversions. Found on one row of DeepSeek
-V3.2 (8 x H200); with it six rows of that model are 15 % off in TPOT at the median, one of GLM-5.2 28 % in ITL."""
+V3.2 (8 x H200); with it six rows of that model are 9 % off in mean ITL at the median, and so is one of GLM-5.2."""
 _INDEX_READ: Final = 0.75
 """Share of the memory's bandwidth at which the indexer reads its keys (measured on kernels alone: H200, vLLM 0.24, 1 to
 128 requests of 32,768 to 131,072 tokens, 0.037 ns a token)."""

@@ -134,7 +134,7 @@ def test_sparse_attention_costs_its_indexer_and_the_chosen_tokens() -> None:
     token_us = layers * 2 * 64 * 2048 * (2 * rank + rope) / (0.5 * peak)
     for decodes in (1, 32, 256):
         more_us = decodes_us(sparse, decodes, 4000) - decodes_us(full, decodes, 4000)
-        assert more_us == pytest.approx(layers * 165 + decodes * token_us, rel=0.02)
+        assert more_us == pytest.approx(layers * 190 + decodes * token_us, rel=0.02)
 
 
 def test_decodes_read_the_chosen_tokens_and_the_indexers_keys() -> None:
