@@ -25,7 +25,7 @@ _SINKS: Final = 4.5
 """Found on two models on one machine (gpt-oss 20B and 120B, A100)."""
 _SPARSE_HEADS: Final = 64
 """FlashMLA's kernel of sparse attention computes at least so many heads."""
-_SPARSE_REACHED: Final = 0.5
+_SPARSE_REACHED: Final = 0.47
 """Share of the peak of 16-bit units that it reaches."""
 _SPARSE_LAYER_US: Final = 190.0
 """What the indexer of a layer costs a step: its products, scores, choice and conversions. Found on one row of DeepSeek
