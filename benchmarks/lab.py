@@ -41,8 +41,8 @@ CACHED_TEMPLATE: Final = 64
 """Tokens of a chat template that all requests share and the prefix cache holds, where it is longer than a block."""
 PARSING_VERSION: Final = "0.11.0"
 PARSING_US: Final = 3900 + 7000
-"""vLLM 0.11.0 parses the chat template anew for each chat request (``resolve_chat_template_kwargs``; cached since),
-which takes 6 to 8 s for 1,000 requests (vLLM pull request 20065, of another place that did so)."""
+"""vLLM 0.11.0 most likely parses the chat template anew for each chat request (``resolve_chat_template_kwargs``, whose
+result current versions keep). That takes 6 to 8 s for 1,000 requests (pull request 20065, of another place)."""
 HARMONY_US: Final = 1300
 """gpt-oss: chat prompts are made without a template, in Rust (``openai_harmony``). Found on one machine of these."""
 FLASHINFER_SINCE: Final = 20
