@@ -5,8 +5,8 @@
     python benchmarks/lab.py --data DIR --against rows.json
 
 DIR holds ``runs.json`` and ``configs/``: measured runs with their server's arguments. They are not part of this
-repository. A run that its source gives reasons to doubt is left out, as is the throughput of bursts of ShareGPT
-prompts, which hangs on the longest answers.
+repository. A run that its source gives reasons to doubt is left out, as is one whose own figures contradict its load
+(which is said), and the throughput of bursts of ShareGPT prompts, which hangs on the longest answers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,20 @@ from blis_tui.model.defaults import SORTING_US
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-METRICS: Final = ("requests_per_s", "ttft", "tpot", "itl")
+METRICS: Final = ("requests_per_s", "ttft", "tpot", "itl", "itl_mean")
+"""``itl`` is the median of all gaps between tokens, which in a burst is either a step of decodes alone or one with a
+prompt: where half of them are each, it says little. ``itl_mean`` is their mean."""
 ENGINES: Final = {"trtllm": "tensorrt-llm"}
+LEAST_WAIT: Final = 0.5
+"""See :func:`contradiction`; other bursts are at 0.65 and more."""
 CACHED_TEMPLATE: Final = 64
 """Tokens of a chat template that all requests share and the prefix cache holds, where it is longer than a block."""
+PARSING_VERSION: Final = "0.11.0"
+PARSING_US: Final = 3900 + 7000
+"""vLLM 0.11.0 most likely parses the chat template anew for each chat request (``resolve_chat_template_kwargs``, whose
+result current versions keep). That takes 6 to 8 s for 1,000 requests (pull request 20065, of another place)."""
+HARMONY_US: Final = 1300
+"""gpt-oss: chat prompts are made without a template, in Rust (``openai_harmony``). Found on one machine of these."""
 FLASHINFER_SINCE: Final = 20
 """The minor version of vLLM from which FlashInfer's sampler is taken to be the default: 0.19 was measured to sort."""
 GROUPS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
@@ -78,6 +88,15 @@ def answer(random: Random, average: float, most: int) -> int:
     return tokens
 
 
+def chat_us(run: dict[str, Any]) -> int | None:
+    """What taking in a chat request costs the server, where that is known to differ from a completion's (us)."""
+    if run["engine"] != "vllm" or not run["load"]["template_tokens"]:
+        return None
+    if run["model"].startswith("gpt-oss"):
+        return HARMONY_US
+    return PARSING_US if run["engine_version"] == PARSING_VERSION else None
+
+
 def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object]:
     """The experiment that a run is."""
     load = run["load"]
@@ -86,6 +105,8 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
     engine = {**run["engine_arguments"], "kv_cache_dtype": run["kv_dtype"]}
     if run.get("kv_blocks_at_least"):
         engine["kv_blocks"] = run["kv_blocks_at_least"]
+    if intake := chat_us(run):
+        engine["front_end"] = {"request_us": intake}
     sampling: dict[str, object] = {"sampling": "plain"} if load.get("temperature") == 0 else {}
     if run["engine"] == "vllm" and int(run["engine_version"].split(".")[1]) < FLASHINFER_SINCE:
         sampling |= SORTING_US
@@ -151,7 +172,8 @@ def simulated(run: dict[str, Any], folder: Path) -> dict[str, float] | str:
         "requests_per_s": report.throughput.requests_per_s,
         "ttft": latency_ms.ttft_ms.mean or 0.0,
         "tpot": latency_ms.tpot_ms.mean or 0.0,
-        "itl": latency_ms.itl_ms.p50 or 0.0,
+        "itl": (latency_ms.itl_ms.mean if "client" in run["load"] else latency_ms.itl_ms.p50) or 0.0,
+        "itl_mean": latency_ms.itl_ms.mean or 0.0,
     }
 
 
@@ -163,6 +185,7 @@ def errors(run: dict[str, Any], found: Mapping[str, float]) -> dict[str, float]:
         "ttft": measured.get("ttft_mean_ms"),
         "tpot": None if "client" in load else measured.get("tpot_mean_ms"),
         "itl": measured.get("itl_mean_ms" if "client" in load else "itl_p50_ms"),
+        "itl_mean": measured.get("itl_mean_ms"),
     }
     if load["kind"] == "at-once-sharegpt":
         there["requests_per_s"] = None
@@ -171,6 +194,31 @@ def errors(run: dict[str, Any], found: Mapping[str, float]) -> dict[str, float]:
         for metric, value in there.items()
         if value and not (metric == "itl" and value < 1.0)
     }
+
+
+def contradiction(run: dict[str, Any]) -> str:
+    """Why a burst's own figures contradict the load that is taken for it; empty = they do not.
+
+    Of ``n`` requests that come at once, of which ``R`` run at a time, the mean one starts after ``(1 - R / n) / 2`` of
+    the whole time. ``R`` follows from the time per output token (Little's law), and the whole time from the throughput.
+    """
+    measured, load = run["measured"], run["load"]
+    if not load["kind"].startswith("at-once") or not {"ttft_mean_ms", "tpot_mean_ms"} <= measured.keys():
+        return ""
+    duration = measured.get("duration_s")
+    if not duration:
+        if "total_tokens_per_s" not in measured:
+            return ""
+        duration = (load["input_total"] + load["output_total"]) / measured["total_tokens_per_s"]
+    count = load["prompts"]
+    running = (load["output_total"] - count) * measured["tpot_mean_ms"] / 1000.0 / duration
+    waited = measured["ttft_mean_ms"] / 1000.0 / duration
+    if running >= count or waited >= LEAST_WAIT * (1.0 - running / count) / 2.0:
+        return ""
+    return (
+        f"{count:,} requests in {duration:.0f} s, {running:.0f} at a time: the mean one waits"
+        f" {(1.0 - running / count) / 2.0 * duration:.0f} s, not {waited * duration:.0f}"
+    )
 
 
 def table(rows: Sequence[tuple[dict[str, Any], dict[str, float]]]) -> str:
@@ -201,6 +249,8 @@ def main() -> None:
     asked = parser.parse_args()
     runs = [one for one in json.loads((asked.data / "runs.json").read_text())["runs"] if one["trust"] != "doubtful"]
     runs = [one for one in runs if asked.only in one["id"]]
+    doubtful = {one["id"]: why for one in runs if (why := contradiction(one))}
+    runs = [one for one in runs if one["id"] not in doubtful]
     with ProcessPoolExecutor(asked.jobs) as pool:
         found = list(pool.map(partial(simulated, folder=asked.data), runs))
     refused = {run["id"]: one for run, one in zip(runs, found, strict=True) if isinstance(one, str)}
@@ -209,6 +259,8 @@ def main() -> None:
         before = json.loads(asked.against.read_text())
         sys.stdout.write(table([(run, before[run["id"]]) for run in runs if run["id"] in before]) + "\n\n")
     sys.stdout.write(table(rows) + "\n")
+    for name, why in doubtful.items():
+        sys.stdout.write(f"doubtful: {name}: {why}\n")
     for name, why in refused.items():
         sys.stdout.write(f"not simulated: {name}: {why}\n")
     if asked.rows:

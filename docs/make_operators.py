@@ -39,8 +39,15 @@ LATENT_HEADS: Final = (4, 8, 16, 32, 64, 128)
 HEAD_DIMS: Final = (64, 128, 256)
 TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SPLITS: Final = (1, 2, 4, 8)
-TYPES: Final = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "int4", "w4a16_mxfp4": "mxfp4"}
-"""Their weight types -> ours; of the two kinds of FP8 scales the faster one counts, and NVFP4 is left out."""
+TYPES: Final = {
+    "bfloat16": "bfloat16",
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "int4_wo": "int4",
+    "w4a16_mxfp4": "mxfp4",
+    "nvfp4": "nvfp4",
+}
+"""Their weight types -> ours; of the two kinds of FP8 scales the faster one counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +70,19 @@ GPUS: Final = (
     Gpu("h100", "h100_sxm", ("h100",), {"bfloat16": 989.5, "fp8": 1979}, 3.35, 50, 9.0),
     Gpu("h200", "h200_sxm", ("h200",), {"bfloat16": 989.5, "fp8": 1979}, 4.8, 50, 9.0),
     Gpu("l40s", "l40s", ("l40s",), {"bfloat16": 362.05, "fp8": 733}, 0.864, 96, 8.9),
-    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500}, 7.7, 126, 10.0),
-    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500}, 8.0, 126, 10.3),
-    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, 10.0),
-    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000}, 8.0, 126, 10.3),
-    Gpu("rtx-pro-6000", "rtx_pro_6000_server", ("rtx-pro-6000",), {"bfloat16": 504, "fp8": 1007}, 1.792, 128, 12.0),
+    Gpu("b200", "b200_sxm", ("b200",), {"bfloat16": 2250, "fp8": 4500, "nvfp4": 9000}, 7.7, 126, 10.0),
+    Gpu("b300", "b300_sxm", ("b300",), {"bfloat16": 2250, "fp8": 4500, "nvfp4": 13500}, 8.0, 126, 10.3),
+    Gpu("gb200", "gb200", ("gb200",), {"bfloat16": 2500, "fp8": 5000, "nvfp4": 10000}, 8.0, 126, 10.0),
+    Gpu("gb300", "gb300", ("gb300",), {"bfloat16": 2500, "fp8": 5000, "nvfp4": 15000}, 8.0, 126, 10.3),
+    Gpu(
+        "rtx-pro-6000",
+        "rtx_pro_6000_server",
+        ("rtx-pro-6000",),
+        {"bfloat16": 504, "fp8": 1007, "nvfp4": 2015},
+        1.792,
+        128,
+        12.0,
+    ),
 )
 
 
@@ -129,7 +144,7 @@ def text(values: Iterable[float | None]) -> str:
     return " ".join("-" if value is None else f"{float(f'{value:.3g}'):g}" for value in values)
 
 
-WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
+WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125, "nvfp4": 0.5625}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +173,7 @@ class Memory:
         return max(time_us, mib * self.mib_us) if mib * different <= 1.2 * self.l2_mib else time_us
 
 
-DIFFERENT_WEIGHTS: Final = 6
+DIFFERENT_WEIGHTS: Final = {"bfloat16": 6, "fp8": 6, "nvfp4": 1}
 """Number of weights that dense products cycled through: larger ones do not all fit into L2, and run at memory speed."""
 
 
@@ -170,13 +185,15 @@ def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, objec
     Hopper by the time to copy the weights, whatever ``m``. No measured server (vLLM 0.10.2) shows that, so a point is
     that of ``m``, and ``products_fp8_long`` follows the servers. FP8 was measured with far more disturbances.
 
+    Times of NVFP4, which only Blackwell has units for, include quantizing what is multiplied.
+
     Args:
         rows: the measurements.
         memory: speed of the GPU's memory.
         above: take only batches of more tokens.
     """
     tables: dict[str, object] = {}
-    for theirs in ("bfloat16", "fp8"):
+    for theirs in ("bfloat16", "fp8", "nvfp4"):
         best = fastest((row for row in rows if row["gemm_dtype"] == theirs), "m", "n", "k")
         if not best:
             continue
@@ -191,7 +208,7 @@ def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, objec
                     here, next_ = best.get((m, n, k)), best.get((m + 1, n, k))
                     if theirs == "bfloat16" and m > 512 and here is not None and next_ is not None:
                         here = math.sqrt(here * next_)
-                    values.append(None if here is None else memory.at_least(here, mib, DIFFERENT_WEIGHTS))
+                    values.append(None if here is None else memory.at_least(here, mib, DIFFERENT_WEIGHTS[theirs]))
                 lines.append(text(smooth(values)))
         tables[TYPES[theirs]] = {"m": list(sizes), "n": list(SIZES), "k": list(SIZES), "us": lines}
     return tables

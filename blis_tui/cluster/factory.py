@@ -327,7 +327,7 @@ class InstanceFactory:
             if pool.engine.front_end is not None:
                 times = (times or ServiceTimes()).given(pool.engine.front_end)
             self._front_ends[pool.name] = times
-            latency = launched(validated(latency, pool.latency.kind), pool)
+            latency = launched(validated(latency, pool.latency.kind), pool, self._experiment.policy.batching.kind)
             if encoder is not None:
                 from blis_tui.engine.latency.wrappers import Encoding
 

@@ -129,6 +129,12 @@ def default_of(key: str, server: Server) -> tuple[float | str, Default] | None:
     return None
 
 
+def largest_decode_graph(memory_gib: float, tensor_parallel: int) -> int:
+    """Return the largest batch of decodes that SGLang's CUDA graphs hold (``cuda_graph_max_bs``)."""
+    few, many = next((few, many) for below, few, many in _DECODE_GRAPHS if memory_gib < below)
+    return few if tensor_parallel < 4 else many
+
+
 def static_share(server: Server, prompt_tokens: int, max_num_seqs: int | None, *, split: bool = True) -> float:
     """Return SGLang's ``mem_fraction_static``: the share of memory beside activations and CUDA graphs.
 
@@ -146,8 +152,7 @@ def static_share(server: Server, prompt_tokens: int, max_num_seqs: int | None, *
     reserved = 512 + 1.5 * max(prompt_tokens, 2048)
     reserved += server.tensor_parallel * server.pipeline_parallel / 8 * 1024
     if server.graphs:
-        few, many = next((few, many) for below, few, many in _DECODE_GRAPHS if server.memory_gib < below)
-        largest = few if server.tensor_parallel < 4 else many
+        largest = largest_decode_graph(server.memory_gib, server.tensor_parallel)
         reserved += 2 * min(largest, max_num_seqs or largest)
         graphs = _prefill_graphs(prompt_tokens if split else 0)
         reserved += 1536 if server.latent_attention else 8 * graphs

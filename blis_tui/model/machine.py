@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.model.keys import SMALLEST, DocumentKey, document_key, group_of, key
 
+MXFP4_BYTES: Final = 4.25 / 8
+"""Four bits per weight, plus eight bits for every 32 weights."""
+NVFP4_BYTES: Final = 4.5 / 8
+"""Four bits per weight, plus eight bits for every 16 weights."""
 _MOST_TFLOPS = 10**6
 _MOST_WATTS = 10**6
 
@@ -63,6 +67,8 @@ class Model:
     """Number of layers with a sliding window."""
     index_topk: int = 0
     """Tokens of its context that each token attends to, chosen by an indexer (DeepSeek's sparse attention); 0 = all."""
+    index_head_dim: int = 0
+    """Elements of the key by which the indexer chooses a token, cached beside the token's keys and values."""
     other_layers: str = ""
     """Layers that are simulated as full attention although they are not: ``linear attention``, ``sparse attention`` or
     ``state-space layers``; empty = none."""

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.kv.capacity import parameters
 from blis_tui.model.defaults import host_us
+from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def traits_of(
         engine=ENGINES.get(experiment.policy.batching.kind, ""),
         gpu=pool.hardware.name,
         family=family,
-        precision="fp4" if weight < 1.0 else "fp8" if weight < 2.0 else "bf16",
+        precision=_precision(weight),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bf16",
         tensor_parallel=pool.tensor_parallel,
         fresh=cached_share <= CACHED_SHARE[0],
@@ -190,6 +191,13 @@ def traits_of(
         size=SIZES[bisect_right(_BILLIONS, parameters(model) / 1e9)],
         load="" if at_a_time is None else LOADS[bisect_left(_AT_A_TIME, at_a_time)],
     )
+
+
+def _precision(weight_bytes: float) -> str:
+    """Return the precision of weights; of 4 bits, MXFP4 alone was measured."""
+    if weight_bytes < 1.0:
+        return {MXFP4_BYTES: "fp4", NVFP4_BYTES: "nvfp4"}.get(weight_bytes, f"{8 * weight_bytes:g} bits")
+    return "fp8" if weight_bytes < 2.0 else "bf16"
 
 
 def nearest(runs: Sequence[Measured], likeness: Sequence[float]) -> str:

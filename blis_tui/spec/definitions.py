@@ -113,8 +113,16 @@ class RopeScaling:
 class Quantization:
     """How weights are quantised."""
 
-    quant_method = document_key(str, "Method, such as fp8, mxfp4, gptq, awq or compressed-tensors.")
+    quant_method = document_key(str, "Method, such as fp8, mxfp4, nvfp4, gptq, awq, modelopt or compressed-tensors.")
+    quant_algo = document_key(str, "Algorithm of modelopt, such as NVFP4 or FP8.")
     bits = document_key(int, "Bits of one weight (gptq, awq).", minimum=1, maximum=64)
+    ignore = document_key(
+        None,
+        "What is not quantised (compressed-tensors, modelopt): of a model with experts whose attention is named here,"
+        " for all layers, experts alone are.",
+        type="array",
+        items={"type": "string"},
+    )
 
 
 class ModelConfig:
@@ -193,10 +201,15 @@ class ModelConfig:
         " absent = all. `operators` step times count what the indexer costs.",
         most=_WIDEST,
     )
+    index_head_dim = _count(
+        "Width of the key by which the indexer of sparse attention chooses a token: one byte an element, cached in each"
+        " layer beside keys and values; absent = nothing is cached for it.",
+        most=_WIDEST,
+    )
     quantization_config = document_key(
         None,
-        "Weight quantisation, as in the Hugging Face configuration: bits (gptq, awq), fp8, mxfp4 (routed experts"
-        " only), or compressed-tensors groups.",
+        "Weight quantisation, as in the Hugging Face configuration: bits (gptq, awq), fp8, nvfp4, mxfp4 (routed"
+        " experts only), or compressed-tensors groups.",
         within=Quantization,
         type=["object", "null"],
         examples=[{"quant_method": "fp8"}],

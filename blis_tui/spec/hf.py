@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import as_map
 from blis_tui.model import Model
+from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,8 +121,7 @@ _OTHER_LAYERS: Final[Mapping[str, str]] = MappingProxyType(
 ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
 """The ``layer_types`` that are simulated as they are."""
 
-_MXFP4_BYTES: Final = 4.25 / 8
-"""Four bits per weight, plus eight bits for every 32 weights."""
+_NVFP4_BITS: Final = 4
 
 _LLAMA_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.9})
 _QWEN_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.95, "top_k": 20})
@@ -227,10 +227,11 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         q_lora_rank=_int(config, "q_lora_rank"),
         qk_norm=_QK_NORMS.get(str(config.get("model_type")), ""),
         fp8_scales=_fp8_scales(config, weight_bytes),
-        expert_weight_bytes=_MXFP4_BYTES if _is_mxfp4(config) else 0.0,
+        expert_weight_bytes=_expert_weight_bytes(config),
         sliding_window=window,
         sliding_window_layers=window_layers,
         index_topk=_int(config, "index_topk"),
+        index_head_dim=_int(config, "index_head_dim"),
         other_layers=_other_layers(config),
     )
 
@@ -258,10 +259,25 @@ def _fp8_scales(config: Mapping[str, object], weight_bytes: float) -> str:
     return "block" if blocks else "channel"
 
 
-def _is_mxfp4(config: Mapping[str, object]) -> bool:
-    """Return whether only the routed experts have 4-bit weights with shared exponents (MXFP4)."""
+def _expert_weight_bytes(config: Mapping[str, object]) -> float:
+    """Return the bytes per weight of routed experts, if they alone are quantized; otherwise 0."""
     quantization = config.get("quantization_config")
-    return isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4"
+    if not isinstance(quantization, dict):
+        return 0.0
+    if quantization.get("quant_method") == "mxfp4":
+        return MXFP4_BYTES
+    return _quantized_bytes(quantization) or 0.0 if _keeps_attention(quantization, config) else 0.0
+
+
+def _keeps_attention(quantization: Mapping[str, object], config: Mapping[str, object]) -> bool:
+    """Return whether quantization leaves out the attention of a model with experts, in all of its layers.
+
+    Its dense layers and shared experts, which some checkpoints leave out and some do not, then count like attention.
+    """
+    ignored = quantization.get("ignore")
+    named = [one for one in map(str, ignored) if "self_attn" in one] if isinstance(ignored, list) else []
+    everywhere = any(one.startswith(("re:", "*")) for one in named)
+    return _int(config, "num_local_experts") > 1 and (everywhere or len(named) >= _int(config, "num_hidden_layers"))
 
 
 def _sliding_window(config: Mapping[str, object]) -> tuple[int, int]:
@@ -298,23 +314,40 @@ def _context(config: Mapping[str, object]) -> int:
 
 
 def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: float) -> float:
-    """Return the bytes per weight: from quantisation, else from ``w4a16`` or ``fp8`` in the name, else the type."""
+    """Return the bytes per weight, of experts that alone are quantized apart.
+
+    They follow from quantisation, else from ``w4a16`` or ``fp8`` in the name, else from the type.
+    """
     quantization = config.get("quantization_config")
     if isinstance(quantization, dict):
-        bits = quantization.get("bits")
-        if isinstance(bits, int | float):
-            return bits / 8
-        if quantization.get("quant_method") == "fp8":
-            return 1.0
-        groups = quantization.get("config_groups")
-        for group in groups.values() if isinstance(groups, dict) else ():
-            weights = group.get("weights") if isinstance(group, dict) else None
-            width = weights.get("num_bits") if isinstance(weights, dict) else None
-            if isinstance(width, int | float):
-                return width / 8
+        if _keeps_attention(quantization, config):
+            return activation_bytes
+        if (found := _quantized_bytes(quantization)) is not None:
+            return found
     if (match := re.search(r"(?:^|[-_.])w(\d{1,2})a\d{1,2}(?![0-9a-z])", name.lower())) is not None:
         return int(match.group(1)) / 8
     return 1.0 if re.search(r"(?:^|[-_.])fp8(?![0-9a-z])", name.lower()) else activation_bytes
+
+
+def _quantized_bytes(quantization: Mapping[str, object]) -> float | None:
+    """Return the bytes per quantized weight; None = it does not say."""
+    named = [str(quantization.get(key)).lower() for key in ("quant_method", "quant_algo")]
+    if "nvfp4" in named:
+        return NVFP4_BYTES
+    bits = quantization.get("bits")
+    if isinstance(bits, int | float):
+        return bits / 8
+    if "fp8" in named:
+        return 1.0
+    groups = quantization.get("config_groups")
+    for group in groups.values() if isinstance(groups, dict) else ():
+        weights = group.get("weights") if isinstance(group, dict) else None
+        if not isinstance(weights, dict):
+            continue
+        width = weights.get("num_bits")
+        if isinstance(width, int | float):
+            return NVFP4_BYTES if width == _NVFP4_BITS and weights.get("type") == "float" else width / 8
+    return None
 
 
 def sampling_of(model: Mapping[str, Json]) -> str:

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.base.errors import PolicyError
-from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity, kv_capacity, minimum_tensor_parallel
+from blis_tui.engine.kv.capacity import (
+    InstanceMemory,
+    KvCapacity,
+    kv_bytes_per_token,
+    kv_capacity,
+    minimum_tensor_parallel,
+)
 from blis_tui.model import Hardware, Model
 
 
@@ -109,6 +115,36 @@ def test_a_compressed_cache_is_whole_on_every_accelerator() -> None:
     one, two = capacity(DEEPSEEK_LITE), capacity(DEEPSEEK_LITE, 2)
     assert one.bytes_per_block == 27 * (512 + 64) * 2 * 16
     assert two.bytes_per_block == 2 * one.bytes_per_block
+
+
+DEEPSEEK_SPARSE = replace(DEEPSEEK_LITE, index_topk=2048, index_head_dim=128)
+
+
+def test_the_indexers_keys_are_cached_beside_compressed_keys_and_values() -> None:
+    """128 elements in FP8 and a scale of four bytes, on each accelerator."""
+    assert kv_bytes_per_token(DEEPSEEK_SPARSE, 4) - kv_bytes_per_token(DEEPSEEK_LITE, 4) == 27 * 132
+    unread = replace(DEEPSEEK_SPARSE, index_topk=0)
+    assert kv_bytes_per_token(unread, 4) == kv_bytes_per_token(DEEPSEEK_LITE, 4)
+
+
+def test_every_accelerator_holds_what_compresses_latent_attention() -> None:
+    """DeepSeek V2 Lite compresses keys and values alone: 2,048 x 576 weights in each of 27 layers, twice."""
+    one, two = (
+        kv_capacity(
+            InstanceMemory(
+                model=DEEPSEEK_LITE,
+                hardware=H100,
+                tensor_parallel=split,
+                block_size_tokens=16,
+                gpu_memory_utilization=0.9,
+                max_num_batched_tokens=2048,
+                max_num_seqs=256,
+            ),
+            "profiled",
+        ).weights_gib
+        for split in (1, 2)
+    )
+    assert two - one == pytest.approx(27 * 2048 * 576 * 2 / 2**30)
 
 
 @pytest.mark.parametrize("tensor_parallel", [1, 2, 4, 8])

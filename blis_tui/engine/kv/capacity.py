@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.model.machine import MXFP4_BYTES
 
 if TYPE_CHECKING:
     from blis_tui.engine.rules.traits import EngineBehavior
@@ -137,8 +138,6 @@ _OVERHEAD_SINGLE_GIB: Final = 0.15
 _OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
 _GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
 _LARGEST_TENSOR_PARALLEL: Final = 64
-_NARROWEST_MXFP4: Final = 0.5
-"""Bytes of a 4-bit weight without scales; MXFP4 has 17/32."""
 _PADDED_HIDDEN: Final = 256
 _PADDED_WIDTH: Final = 128
 _SAMPLER_BYTES: Final = 38.4
@@ -146,6 +145,9 @@ _SAMPLER_BYTES: Final = 38.4
 requests. Source: peak activations of five models on H100, 0.6B to 120B, with 1,024 requests and 8,192 tokens
 (llm-d-benchmark, ``config_explorer/empirical-vllm-memory-results.md``): 38.2 to 38.6. Llama 3.1 8B with 256 requests:
 38 to 40."""
+_SCALE_BYTES: Final = 4
+_SCALED: Final = 128
+"""Bytes of a scale of FP8 values, and how many values share one."""
 _GRAPHS_GIB: Final = 0.7
 """What vLLM from 0.21 on sets aside for CUDA graphs on each accelerator. Logs of servers say 0.4 to 1.2 GiB, 2 for a
 large model."""
@@ -293,8 +295,21 @@ def _weights_gib(memory: InstanceMemory) -> float:
 def _more_weights_gib(memory: InstanceMemory, sizing: str) -> float:
     """Return what servers hold beyond that, and BLIS does not count."""
     model = memory.stage_model()
-    shared = int(unmentioned_parameters(model) * model.weight_bytes) / _GIB
+    shared = int((unmentioned_parameters(model) + _repeated_parameters(memory)) * model.weight_bytes) / _GIB
     return shared + _unquantised_gib(memory) + _padding_gib(memory, sizing)
+
+
+def _repeated_parameters(memory: InstanceMemory) -> int:
+    """Return how many more weights all accelerators of the largest stage hold than the model has.
+
+    What compresses queries and keys of latent attention has no heads to be split by, so each accelerator holds all of
+    it. Source: vLLM 0.24, ``models/deepseek_v2.py`` (``ReplicatedLinear``); SGLang and TensorRT-LLM alike.
+    """
+    model = memory.stage_model()
+    if not model.kv_lora_rank:
+        return 0
+    compressed = model.q_lora_rank + model.kv_lora_rank + model.qk_rope_head_dim
+    return model.num_hidden_layers * model.hidden_size * compressed * (memory.tensor_parallel - 1)
 
 
 def _unquantised_gib(memory: InstanceMemory) -> float:
@@ -313,7 +328,7 @@ def _padding_gib(memory: InstanceMemory, sizing: str) -> float:
     Hopper, so Ada's (RTX 4090, L40S) are taken as unpadded.
     """
     model = memory.stage_model()
-    mxfp4 = _NARROWEST_MXFP4 < model.expert_weight_bytes < 1.0
+    mxfp4 = model.expert_weight_bytes == MXFP4_BYTES
     if not (mxfp4 and sizing.startswith("profiled")) or memory.hardware.peak_tflops_fp8:
         return 0.0
     ranks, split = memory.expert_ranks, 1 if memory.expert_ranks > 1 else memory.tensor_parallel
@@ -371,14 +386,24 @@ def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int)
     """Bytes of one KV block on all accelerators of an instance together, at least 1.
 
     Multi-head latent attention stores one compressed vector and one rotary key per token and layer, replicated on every
-    accelerator. Other attention stores a key and a value per KV head, split over the accelerators, with at least one
-    head on each.
+    accelerator, and with sparse attention the indexer's key. Other attention stores a key and a value per KV head,
+    split over the accelerators, with at least one head on each.
     """
     if model.kv_lora_rank > 0:
         per_layer = tensor_parallel * (model.kv_lora_rank + model.qk_rope_head_dim)
     else:
         per_layer = 2 * model.head_dim * max(model.num_key_value_heads, tensor_parallel)
-    return max(1, int(model.num_hidden_layers * per_layer * model.kv_cache_bytes * block_size_tokens))
+    elements = per_layer * model.kv_cache_bytes + tensor_parallel * index_bytes(model)
+    return max(1, int(model.num_hidden_layers * elements * block_size_tokens))
+
+
+def index_bytes(model: Model) -> int:
+    """Bytes of the key that sparse attention's indexer keeps of a token in a layer.
+
+    FP8 elements, and a scale of four bytes for every 128 of them. Source: vLLM 0.24, ``models/deepseek_v2.py``
+    (``DeepseekV32IndexerCache``).
+    """
+    return model.index_head_dim + _SCALE_BYTES * -(-model.index_head_dim // _SCALED) if model.index_topk else 0
 
 
 def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.expert_parallelism import Busiest, popularity_excess
 from blis_tui.engine.latency.operator_kernels import (
+    context_token_us,
+    index_read_us,
     marlin_experts,
     read_again_us,
     runs_marlin,
@@ -94,6 +96,8 @@ class OperatorCosts:
             prompts = tables.latent_prefill(layers.kv_cache, layers.head_dim, layers.heads) or prompts
         slower = sinks_factor(layers, tables, settings.engine)
         self.alone, self.shared = _beyond_launch(prompts.alone, slower), _beyond_launch(prompts.shared, slower)
+        self._context_token_us = context_token_us(layers, tables, settings.engine)
+        self._index_topk, self._index_read_us = model.index_topk, index_read_us(model, tables)
         self.one_decode = self.decode_attention(1)
         self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
         self.read_again_us = read_again_us(layers, tables, settings.engine)
@@ -243,6 +247,10 @@ class OperatorCosts:
         """Return the attention time of a batch of decodes over their mean context."""
         layers = self.layers
         curve = self._decodes.over_context(batch)
+        if self._index_read_us:
+            curve = _of_chosen(curve, self._index_topk, batch * self._index_read_us)
+        elif self._context_token_us:
+            curve = _no_faster(curve, self._context_token_us)
         if not layers.window_layers:
             return Curve(
                 curve.sizes,
@@ -278,6 +286,19 @@ def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float, more_us: f
         most = max(most, time * (inside if size <= _GRAPHS[-1] else beyond))
         times.append(most + more_us)
     return replace(curve, times_us=tuple(times))
+
+
+def _of_chosen(curve: Curve, most: int, token_us: float) -> Curve:
+    """Return the times of attention to at most so many tokens of a context, after looking at each for ``token_us``."""
+    contexts = tuple(sorted({*curve.sizes, float(most)}))
+    times = tuple(curve.at(min(context, float(most))) + context * token_us for context in contexts)
+    return replace(curve, sizes=contexts, times_us=times)
+
+
+def _no_faster(curve: Curve, token_us: float) -> Curve:
+    """Raise times so that a context takes at least ``token_us`` for each of its tokens."""
+    slow = tuple(max(time, size * token_us) for size, time in zip(curve.sizes, curve.times_us, strict=True))
+    return replace(curve, times_us=slow)
 
 
 def _beyond_launch(curve: Curve, factor: float) -> Curve:

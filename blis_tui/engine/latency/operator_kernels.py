@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.engine.kv.capacity import index_bytes
 from blis_tui.engine.latency.operator_tables import EXPERTS_LAUNCH_US, WEIGHT_BYTES, Curve, chosen_experts, rising
 
 if TYPE_CHECKING:
@@ -24,12 +25,17 @@ _SINKS: Final = 4.5
 """Found on two models on one machine (gpt-oss 20B and 120B, A100)."""
 _SPARSE_HEADS: Final = 64
 """FlashMLA's kernel of sparse attention computes at least so many heads."""
-_SPARSE_REACHED: Final = 0.5
+_SPARSE_REACHED: Final = 0.47
 """Share of the peak of 16-bit units that it reaches."""
-_SPARSE_LAYER_US: Final = 165.0
+_SPARSE_LAYER_US: Final = 190.0
 """What the indexer of a layer costs a step: its products, scores, choice and conversions. Found on one row of DeepSeek
-V3.2 (8 x H200); with it six rows of that model are 15 % off in TPOT at the median, one of GLM-5.2 28 % in ITL."""
-_MARLIN_BELOW: Final = {"fp8": 8.9, "mxfp4": 9.0}
+V3.2 (8 x H200); with it six rows of that model are 9 % off in mean ITL at the median, and so is one of GLM-5.2."""
+_INDEX_READ: Final = 0.75
+"""Share of the memory's bandwidth at which the indexer reads its keys (measured on kernels alone: H200, vLLM 0.24, 1 to
+128 requests of 32,768 to 131,072 tokens, 0.037 ns a token)."""
+_TRITON_TOKEN_US: Final = 0.022
+"""Found on two servers of gpt-oss 120B on one A100, with contexts of 32,000 tokens."""
+_MARLIN_BELOW: Final = {"fp8": 8.9, "mxfp4": 9.0, "nvfp4": 9.0}
 """Least compute capability on which vLLM has other kernels than Marlin's for experts of a type."""
 _MARLIN_ROWS: Final = (8, 16, 32, 48, 64)
 _MARLIN_FULL: Final = 0.9
@@ -50,6 +56,20 @@ def sinks_factor(layers: Layers, tables: OperatorTables, engine: str) -> float:
     """
     triton = engine == "vllm" and layers.expert_weights == "mxfp4" and not 9.0 <= tables.capability < 12.0
     return _SINKS if triton else 1.0
+
+
+def context_token_us(layers: Layers, tables: OperatorTables, engine: str) -> float:
+    """Return the least time per token of a context and layer that attention of decodes takes because it has sinks.
+
+    Triton's kernel, as above, goes through the context of a request block by block: a long context takes its time
+    however few requests there are, while it leaves most of the GPU idle.
+    """
+    return _TRITON_TOKEN_US if sinks_factor(layers, tables, engine) > 1.0 else 0.0
+
+
+def index_read_us(model: Model, tables: OperatorTables) -> float:
+    """Return the time per token of a context and layer in which sparse attention's indexer reads the token's key."""
+    return index_bytes(model) / (_INDEX_READ * tables.bytes_per_us) if model.kv_lora_rank else 0.0
 
 
 def read_again_us(layers: Layers, tables: OperatorTables, engine: str) -> float:

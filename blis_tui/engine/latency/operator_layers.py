@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
+from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
     from blis_tui.model import Model
 
-_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
+_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", NVFP4_BYTES: "nvfp4", MXFP4_BYTES: "mxfp4", 0.5: "int4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,14 @@ def layers_of(model: Model, split: int) -> Layers:
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
     width = model.intermediate_size or 4 * hidden
     dense = (model.dense_intermediate_size or width) if model.num_experts > 1 else width
+    weights = weight_type(model.weight_bytes)
     if model.kv_lora_rank:
-        attention = _latent_attention(model, split)
+        products = _latent_attention(model, split, weights)
         kv_heads, elements = 1, model.kv_lora_rank + model.qk_rope_head_dim
     else:
         elements = 2 * kv_heads * model.head_dim
-        attention = [(query // split + elements, hidden), (hidden, query // split)]
-    weights = weight_type(model.weight_bytes)
-    products = [Product(layers, n, k, weights) for n, k in attention]
+        shapes = ((query // split + elements, hidden), (hidden, query // split))
+        products = [Product(layers, n, k, weights) for n, k in shapes]
     moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
     if model.qk_norm:
         moved += layers * 2.0 * (query / split + elements / 2.0) * act
@@ -89,7 +90,7 @@ def layers_of(model: Model, split: int) -> Layers:
         products.append(Product(experts, model.num_experts, hidden, "bfloat16"))
         moved += experts * 2.0 * hidden * act
     return Layers(
-        expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
+        expert_weights=weight_type(expert_bytes),
         expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
         products=tuple(products),
         head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
@@ -109,20 +110,21 @@ def layers_of(model: Model, split: int) -> Layers:
     )
 
 
-def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
-    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output.
+def _latent_attention(model: Model, split: int, weights: str) -> list[Product]:
+    """Products of multi-head latent attention.
 
-    If queries are compressed, every GPU computes the compression.
+    What compresses queries, keys and values has no heads: every GPU computes it, in one product. The two products that
+    absorb the expansion of keys and values are batched over the heads, and have 16 bits whatever the weights have.
+    Source: vLLM, ``fused_qkv_a_proj`` in ``models/deepseek_v2.py`` and ``W_UK_T``, ``W_UV`` in
+    ``attention/mla_attention.py``; SGLang and TensorRT-LLM fuse the first product, too.
     """
     heads = max(1, model.num_attention_heads // split)
-    rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim
+    rank, rope, wide, layers = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim, model.num_hidden_layers
     compressed = model.q_lora_rank
-    query = [(compressed, model.hidden_size)] if compressed else []
+    queries = Product(layers, heads * (wide + rope), compressed or model.hidden_size, weights)
     return [
-        *query,
-        (heads * (wide + rope), compressed or model.hidden_size),
-        (rank + rope, model.hidden_size),
-        (heads * wide, rank),
-        (heads * wide, rank),
-        (model.hidden_size, heads * wide),
+        Product(layers, compressed + rank + rope, model.hidden_size, weights),
+        queries,
+        Product(2 * layers, heads * wide, rank, "bfloat16"),
+        Product(layers, model.hidden_size, heads * wide, weights),
     ]

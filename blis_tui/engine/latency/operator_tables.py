@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import ln, power
+from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -546,8 +547,8 @@ class OperatorTables:
 LATENT_ELEMENTS: Final = 512 + 64
 """Elements per token in the compressed KV cache of the measured latent attention."""
 
-WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.53125}
-"""Bytes of a weight; MXFP4 has a scale of a byte for every 32."""
+WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": MXFP4_BYTES, "nvfp4": NVFP4_BYTES}
+"""Bytes of a weight with its scales; of INT4 without."""
 
 
 def tables_in(document: Mapping[str, object], engine: str) -> OperatorTables:

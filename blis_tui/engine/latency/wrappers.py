@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Final, cast
 from blis_tui.base.errors import PolicyError, SimulationError
 from blis_tui.base.pickling import is_internal_class
 from blis_tui.base.portable_math import whole_sum
-from blis_tui.engine.latency.model import ModelWrapper, StepLoad
+from blis_tui.engine.latency.model import ModelWrapper, StepLoad, Timed
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
 from blis_tui.engine.options.encoder import items_of
 from blis_tui.engine.request import NO_MEDIA
+from blis_tui.model.defaults import largest_decode_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -228,6 +229,9 @@ _PRODUCTS_FP8: Final = 4
 """Products of a layer with 8-bit weights; activations are quantized before each of them."""
 _OUTSIDE: Final = 4
 """Embedding, last norm, head, choosing tokens."""
+_SGLANG_LAUNCHES: Final = 1.5
+"""Operators of SGLang relative to those counted here: choosing and sorting experts are five kernels, each quantizing is
+one, and nothing is compiled into one."""
 
 
 def launches(model: Model, tensor_parallel: int) -> int:
@@ -247,6 +251,10 @@ def launches(model: Model, tensor_parallel: int) -> int:
     return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
 
 
+_ALL: Final = 10**9
+"""More decodes than any step has."""
+
+
 class Launched(ModelWrapper):
     """Wraps a step-time model: no step ends before all of its operators have been launched.
 
@@ -254,17 +262,27 @@ class Launched(ModelWrapper):
     GPU pauses between operators. No measurement compares the two effects, so neither is counted.
     """
 
-    def __init__(self, model: StepTimeModel, launching_us: int, *, decodes: bool = True) -> None:
+    def __init__(self, model: StepTimeModel, launching_us: int, *, prompts: bool = True, graphs: int = 0) -> None:
         super().__init__(model)
         self.launching_us = launching_us
         """Time to launch all operators of a step."""
-        self.decodes = decodes
-        """Whether steps of decodes alone are launched that way, too."""
+        self.prompts = prompts
+        """Whether steps with prompts are launched that way."""
+        self.graphs = graphs
+        """The largest batch of decodes that a graph holds; a step with more of them is launched that way, too."""
 
     def step_time_us(self, load: StepLoad) -> int:
         """Return the larger of the wrapped model's time and the launch time; a step without work launches nothing."""
         duration = self.model.step_time_us(load)
-        return max(duration, self.launching_us) if load.chunks or (self.decodes and load.decode_requests) else duration
+        apart = load.decode_requests > self.graphs or (self.prompts and load.chunks)
+        return max(duration, self.launching_us) if apart else duration
+
+    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+        """Return the wrapped model's times where a graph holds the decodes; they may be known at once."""
+        inner = self.model
+        if load.decode_requests > self.graphs or not isinstance(inner, Timed):
+            return super().decode_times_us(load, steps)
+        return inner.decode_times_us(load, steps)
 
 
 def without_graphs(engine: Engine) -> str:
@@ -274,12 +292,24 @@ def without_graphs(engine: Engine) -> str:
     return "cudagraph_mode" if engine.cudagraph_mode == "FULL_DECODE_ONLY" else ""
 
 
-def launched(model: StepTimeModel, pool: Pool) -> StepTimeModel:
-    """Wrap a pool's step-time model with launch times, if steps run without CUDA graphs and launch times are known."""
-    if not without_graphs(pool.engine) or pool.latency.kind not in COMPUTED:
+def launched(model: StepTimeModel, pool: Pool, batching: str = "") -> StepTimeModel:
+    """Wrap a pool's step-time model with launch times, if steps run without CUDA graphs and launch times are known.
+
+    Args:
+        model: the model.
+        pool: the pool.
+        batching: the batching rule. SGLang's graphs hold decodes of up to a batch; that its prompts waited for the host
+            was not seen.
+    """
+    if pool.latency.kind not in COMPUTED:
         return model
     launching_us = int(launches(pool.model, pool.tensor_parallel) * pool.hardware.launch_us)
-    return Launched(model, launching_us, decodes=pool.engine.enforce_eager)
+    if without_graphs(pool.engine):
+        return Launched(model, launching_us, graphs=0 if pool.engine.enforce_eager else _ALL)
+    if batching == "sglang":
+        graphs = largest_decode_graph(pool.hardware.memory_gib, pool.tensor_parallel)
+        return Launched(model, int(_SGLANG_LAUNCHES * launching_us), prompts=False, graphs=graphs)
+    return model
 
 
 def encoded_tokens(chunk: Chunk) -> int:

@@ -31,7 +31,7 @@ _CONSEQUENCES: Final = {
     "mlp_only_layers": "all layers count as having experts",
     "moe_layer_freq": "all layers behind the first dense ones count as having experts",
     "rope_parameters": "the context is `max_position_embeddings`, unscaled; older configurations say `rope_scaling`",
-    "index_topk": "sparse attention counts as full attention",
+    "index_topk": "sparse attention counts as full attention, except in the step times of `operators`",
     "num_nextn_predict_layers": "multi-token prediction is not simulated",
     "vision_config": "images are not simulated; the vision encoder's weights are not counted",
     "audio_config": "audio is not simulated; the audio encoder's weights are not counted",

@@ -177,10 +177,12 @@ _OPTIONS_FILES: Final = {
 _SIZE: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([kKmMgG])?")
 _FACTORS: Final = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30, "": 1}
 _QUANTISED: Final = re.compile(
-    r"[-_](fp8|awq|gptq[-_]int8|gptq(?:[-_]int4)?)(?:[-_]dynamic|[-_]block)?$", re.IGNORECASE
+    r"[-_](fp8|nvfp4|fp4|awq|gptq[-_]int8|gptq(?:[-_]int4)?)(?:[-_]dynamic|[-_]block)?$", re.IGNORECASE
 )
 _WEIGHTS: Final[Mapping[str, dict[str, Json]]] = {
     "fp8": {"quant_method": "fp8"},
+    "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
+    "fp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     "awq": {"quant_method": "awq", "bits": 4},
     "gptq-int8": {"quant_method": "gptq", "bits": 8},
     "gptq": {"quant_method": "gptq", "bits": 4},
@@ -416,6 +418,8 @@ class Converted(Conversion):
         weights = quantised[1].lower().replace("_", "-") if quantised else method if method == "fp8" else ""
         name = wanted[: quantised.start()] if quantised else wanted
         base = find_by_id(name) or find("Model", name)
+        if base is None and quantised is not None:  # others than its makers quantise a model under its name
+            base = find("Model", as_name(name.rpartition("/")[2]))
         self.body["model"] = wanted
         known = quantised is not None and (find_by_id(wanted) or find("Model", wanted)) is not None
         if weights and base is not None and not known:

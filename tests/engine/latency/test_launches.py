@@ -87,6 +87,25 @@ def test_steps_of_decodes_alone_may_be_the_only_graphs(kind: str) -> None:
         assert both.step_time_us(load) == eager.step_time_us(load)
 
 
+@pytest.mark.parametrize(("split", "largest"), [(2, 256), (4, 512)])
+def test_sglangs_graphs_hold_decodes_of_up_to_a_batch(split: int, largest: int) -> None:
+    """On an H100; more of them wait for the host, with a prompt beside them as without one, and prompts do not."""
+    (pool,) = experiment(
+        **{"model": "llama-3.1-70b-instruct", "cluster.tensor_parallel": split, "latency": "operators"}
+    ).pools
+    graph, limited = (launched(create_latency(builtin(), pool), pool, batching) for batching in ("vllm-v1", "sglang"))
+    least = int(1.5 * int(launches(pool.model, split) * 38))
+    assert not isinstance(graph, Launched)
+    assert isinstance(limited, Launched)
+    for decodes in (1, largest, largest + 1, 2 * largest):
+        load = StepLoad([], decodes, 100 * decodes)
+        expected = graph.step_time_us(load) if decodes <= largest else max(graph.step_time_us(load), least)
+        assert limited.step_time_us(load) == limited.decode_times_us(load, 3)[0] == expected
+    assert limited.step_time_us(LOADS[-1]) == graph.step_time_us(LOADS[-1])
+    beside = StepLoad(LOADS[-1].chunks, largest + 1, 100 * largest)
+    assert limited.step_time_us(beside) == max(graph.step_time_us(beside), least)
+
+
 @pytest.mark.parametrize("batching", ["nano", "vllm-v1"])
 def test_a_run_without_graphs(batching: str) -> None:
     """Alone on the server, a request gets a token whenever all operators have been launched."""

@@ -47,7 +47,7 @@ CASES = [
 ]
 
 
-def step_time(model: str, gpu: str, split: int, kind: str, **latency: object) -> StepTimeModel:
+def step_time(model: object, gpu: str, split: int, kind: str, **latency: object) -> StepTimeModel:
     settings = {
         "model": model,
         "hardware": gpu,
@@ -79,6 +79,16 @@ def test_more_work_takes_no_less_time(model: str) -> None:
 @pytest.mark.parametrize("model", ["llama-3.1-70b-instruct", "glm-5.2-fp8"])
 def test_more_work_takes_no_less_time_with_the_kernels_of_tensorrt_llm(model: str, gpu: str) -> None:
     require_rising(step_time(model, gpu, 4, "operators", engine="tensorrt-llm"), (model, gpu))
+
+
+@pytest.mark.parametrize("gpu", ["a100-80", "h200", "b200", "gb300", "rtx-pro-6000"])
+@pytest.mark.parametrize("model", ["llama-3.1-70b-instruct", "qwen3-235b-a22b"])
+def test_more_work_takes_no_less_time_in_nvfp4(model: str, gpu: str) -> None:
+    path = find("Model", model)
+    assert path is not None
+    config = {**as_map(read_document(path).get("config")), "quantization_config": {"quant_method": "nvfp4"}}
+    body = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": "nvfp4"}, "config": config}
+    require_rising(step_time(body, gpu, 4, "operators"), (model, gpu))
 
 
 @pytest.mark.parametrize("apart", [2, 4, 8])

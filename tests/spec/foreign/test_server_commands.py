@@ -88,6 +88,12 @@ def test_a_quantised_name_is_the_model_with_other_weights() -> None:
     assert served.hidden_size == whole.hidden_size
 
 
+@pytest.mark.parametrize("name", ["nvidia/Qwen3-14B-NVFP4", "nvidia/Qwen3-14B-FP4"])
+def test_a_name_says_nvfp4(name: str) -> None:
+    found, _ = vllm(f"vllm serve {name}")
+    assert blis_tui.load(found).pools[0].model.weight_bytes == 4.5 / 8
+
+
 def test_an_image_says_the_version(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     image = "docker run --gpus all -p 80:80 vllm/vllm-openai:v{} \\\n  --model Qwen/Qwen3-14B # all\n"
