@@ -26,7 +26,7 @@ IN_ONE_PROCESS: Final = ["--jobs", "1"]
 
 def saved(folder: Path, about: str, text: str) -> Path:
     """A file that the reader is asked to write, or to add to."""
-    path = folder / re.findall(r'title="(.*?)"', about)[0]
+    path = folder / str(re.findall(r'title="(.*?)"', about)[0])
     before = path.read_text(encoding="utf-8") if about.endswith("append") else ""
     path.write_text(before + text, encoding="utf-8")
     return path

@@ -277,12 +277,12 @@ class Launched(ModelWrapper):
         apart = load.decode_requests > self.graphs or (self.prompts and load.chunks)
         return max(duration, self.launching_us) if apart else duration
 
-    def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
+    def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Return the wrapped model's times where a graph holds the decodes; they may be known at once."""
         inner = self.model
         if load.decode_requests > self.graphs or not isinstance(inner, Timed):
-            return super().decode_times_us(load, steps)
-        return inner.decode_times_us(load, steps)
+            return super().decode_runs(load, steps)
+        return inner.decode_runs(load, steps)
 
 
 def without_graphs(engine: Engine) -> str:

@@ -100,7 +100,7 @@ def test_sglangs_graphs_hold_decodes_of_up_to_a_batch(split: int, largest: int) 
     for decodes in (1, largest, largest + 1, 2 * largest):
         load = StepLoad([], decodes, 100 * decodes)
         expected = graph.step_time_us(load) if decodes <= largest else max(graph.step_time_us(load), least)
-        assert limited.step_time_us(load) == limited.decode_times_us(load, 3)[0] == expected
+        assert limited.step_time_us(load) == limited.decode_runs(load, 3)[0][0] == expected
     assert limited.step_time_us(LOADS[-1]) == graph.step_time_us(LOADS[-1])
     beside = StepLoad(LOADS[-1].chunks, largest + 1, 100 * largest)
     assert limited.step_time_us(beside) == max(graph.step_time_us(beside), least)
