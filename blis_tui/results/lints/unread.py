@@ -174,7 +174,8 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
             )
-        if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
+        grouped = pool.model.sliding_window_layers or pool.model.linear
+        if engine.disable_hybrid_kv_cache_manager is not None and not grouped:
             yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != budget:
