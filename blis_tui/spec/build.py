@@ -538,17 +538,17 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
 
 def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
     part = Part(stack, "")
-    latency = plugin_of(part.part("latency"))
+    latency, model = plugin_of(part.part("latency")), build_model_part(stack)
     engine = _engine(part.part("engine"))
     return spec.Pool(
         name="default",
         instances=instances * engine.data_parallel,
-        model=build_model_part(stack),
+        model=model,
         hardware=build_hardware_part(stack),
         tensor_parallel=part.integer("tensor_parallel"),
         engine=engine,
         latency=latency,
-        operators=tables_for(latency),
+        operators=tables_for(latency, model),
     )
 
 
