@@ -235,6 +235,9 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
 def _fitting(memory: InstanceMemory, found: KvCapacity, sizing: str) -> str:
     split = minimum_tensor_parallel(memory, sizing)
     figures = f"needs {found.needed_gib:.1f} GiB of {found.available_gib:.1f} GiB"
+    if memory.states_bytes:
+        states = f"{memory.states_bytes / 2**30:.1f} GiB are states of {memory.max_num_seqs:,} requests"
+        return f"{figures}, of which {states}; lower engine.max_num_seqs, or raise tensor_parallel"
     return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 

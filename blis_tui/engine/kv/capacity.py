@@ -160,6 +160,8 @@ _SAMPLER_BYTES: Final = 38.4
 requests. Source: peak activations of five models on H100, 0.6B to 120B, with 1,024 requests and 8,192 tokens
 (llm-d-benchmark, ``config_explorer/empirical-vllm-memory-results.md``): 38.2 to 38.6. Llama 3.1 8B with 256 requests:
 38 to 40."""
+_STATES_TO_KV: Final = 0.9
+"""SGLang's ``mamba_full_memory_ratio``."""
 _GRAPHS_GIB: Final = 0.7
 """What vLLM from 0.21 on sets aside for CUDA graphs on each accelerator. Logs of servers say 0.4 to 1.2 GiB, 2 for a
 large model."""
@@ -299,6 +301,17 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
         bytes_per_block=bytes_per_block,
         reserved_gib=reserved,
     )
+
+
+def states_beside_kv(memory: InstanceMemory, sizing: str) -> int:
+    """Number of states that SGLang has room for, at least 1: they share what is left with the KV cache, 0.9 to 1.
+
+    Source: SGLang 0.5, ``mem_cache/kv_cache_configurator.py`` (``_handle_max_mamba_cache``), without a radix cache.
+    """
+    one = replace(memory, max_num_seqs=1)
+    found = kv_capacity(one, sizing)
+    left = found.blocks * found.bytes_per_block + one.states_bytes
+    return max(1, int(left * _STATES_TO_KV / (1.0 + _STATES_TO_KV)) // one.states_bytes)
 
 
 def _weights_gib(memory: InstanceMemory) -> float:

@@ -38,8 +38,9 @@ _READ: Final = 0.85
 """Share of the memory's bandwidth at which states are read and written: 0.80 to 0.89 of 32 to 1,024 decodes on H100."""
 _CONVOLUTION_READ: Final = 0.64
 """Share at which the convolution of a prompt reads and writes its inputs."""
-_SCAN_REACHED: Final = 0.4
-"""Share of the 16-bit peak that the scans of many prompts together reach."""
+_SCAN_REACHED: Final = {"gdn": 0.4, "kda": 0.07, "mamba2": 0.4}
+"""Share of the 16-bit peak that the scans of many prompts together reach; KDA's decay differs by channel. No table has
+Mamba-2's scan: it is taken to be as good as Gated DeltaNet's."""
 _PIECE: Final = 64
 """Tokens of a prompt that are processed together; between pieces the state is passed on."""
 _PIECE_US: Final = 3.0
@@ -145,7 +146,7 @@ def _law(linear: LinearLayers, split: int, bytes_per_us: float, flops_per_us: fl
     convolution_us = 2.0 * channels * _ELEMENT_BYTES / (_CONVOLUTION_READ * bytes_per_us)
     width = linear.key_dim + linear.value_dim
     flops = linear.value_heads / split * (2.0 * _PIECE * width + 6.0 * linear.key_dim * linear.value_dim)
-    token_us = convolution_us + flops / (_SCAN_REACHED * flops_per_us)
+    token_us = convolution_us + flops / (_SCAN_REACHED[linear.kind] * flops_per_us)
     waiting_us = 0.0 if linear.kind == "mamba2" else _PIECE_US / _PIECE
 
     def line(start: float, each: float) -> Curve:

@@ -157,6 +157,7 @@ LINTS: Final[tuple[Lint, ...]] = (
         "step times come mostly from measured operators, or do not use operator tables",
         unread.extrapolated,
     ),
+    Lint("states", "no layer has a state for each request (linear attention, Mamba-2)", unread.states),
     Lint(
         "eager-without-cost",
         "the cost of running without CUDA graphs is known where they are off",
