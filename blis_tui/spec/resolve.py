@@ -405,13 +405,16 @@ def _fill_chunk(document: Document, owners: list[DataPath]) -> Iterator[Diagnost
 
 
 def _filled(document: Document, owner: DataPath, plugins: Registry | None) -> dict[str, Json]:
-    """Return the numbers of the limits of a stack that are left out."""
+    """Return the numbers of the limits of a stack that are left out; layers with a state have no prefix cache."""
     stack, server = _stack(document, owner), _server(document, owner)
     engine, model = as_map(cast("Json", stack["engine"])), _model(stack)
     found = {key: value for key, value in _values(document, stack, server, model).items() if engine.get(key) == AUTO}
     if found.get(SEQS) is None and SEQS in found:
         numbered = {**engine, **found}
         found[SEQS] = _running_requests(document, {**stack, "engine": numbered}, model, plugins)
+    if model is not None and model.linear is not None:
+        at = where(document, owner, "engine", "enable_prefix_caching")
+        found |= {} if at in document.keys else {"enable_prefix_caching": False}
     return found
 
 

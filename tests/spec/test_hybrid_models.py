@@ -12,6 +12,7 @@ import blis_tui
 from blis_tui.base.errors import SpecError
 from blis_tui.engine.kv.capacity import active_parameters, parameters
 from blis_tui.model import LinearLayers
+from blis_tui.spec.foreign.export import export
 from blis_tui.spec.foreign.hf_config import import_model
 from blis_tui.spec.foreign.reading import Fate
 
@@ -205,7 +206,7 @@ def test_what_is_not_simulated_with_states_is_refused(key: str, value: str, said
 
 def test_heads_of_states_are_split_evenly() -> None:
     settings = {"model": "qwen3.5-27b", "hardware": "h200", "latency": "fitted", "cluster.tensor_parallel": 3}
-    with pytest.raises(SpecError, match="tensor_parallel 3 does not divide the 16 key heads of qwen3.5-27b's states"):
+    with pytest.raises(SpecError, match=r"does not divide the 16 key heads of qwen3\.5-27b's states"):
         blis_tui.load("quickstart", set=settings)
 
 
@@ -226,3 +227,10 @@ def test_each_run_says_that_no_server_like_this_was_measured(batching: str) -> N
     assert where in found.message
     assert "No server with such layers was measured" in found.message
     assert report.tokens.cached == 0
+
+
+def test_a_command_that_is_written_turns_the_prefix_cache_off() -> None:
+    """vLLM has it on for these models from 0.28 on."""
+    made = export("vllm", "quickstart", ["model=qwen3.5-27b", "hardware=h200"])
+    assert "--no-enable-prefix-caching" in made.text
+    assert not [one for one in made.lost if one.startswith("engine")]
