@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.portable_math import whole_sum
+
 if TYPE_CHECKING:
     from blis_tui.model import LinearLayers
 
@@ -68,4 +70,4 @@ def linear_parameters(linear: LinearLayers, hidden: int) -> int:
             small = linear.value_heads + linear.values + linear.value_dim
         case _:
             small = 3 * linear.value_heads + linear.values + 2 * linear.keys + linear.values
-    return sum([n * k for n, k in projections(linear, hidden)]) + convolution + small
+    return whole_sum([n * k for n, k in projections(linear, hidden)]) + convolution + small

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
-from blis_tui.base.portable_math import ln, power
+from blis_tui.base.portable_math import ln, power, whole_sum
 from blis_tui.engine.kv.states import projections
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_layers import layers_of
@@ -128,7 +128,7 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     dense = model.attention_layers * attending + dense_ffn + moe_layers * matrices * shape.hidden * shared
     if model.linear is not None:
         own = projections(model.linear, model.hidden_size)
-        dense += model.linear.layers * sum([outputs * inputs for outputs, inputs in own])
+        dense += model.linear.layers * whole_sum([outputs * inputs for outputs, inputs in own])
     head = shape.hidden * model.vocab_size
     expert = matrices * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes

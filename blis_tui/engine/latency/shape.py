@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.states import projections
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _projections(model: Model) -> int:
     attention = hidden * ((3 if model.output_gate else 2) * query + 2 * key_value)
     if model.linear is None:
         return model.num_hidden_layers * attention
-    own = sum([outputs * inputs for outputs, inputs in projections(model.linear, hidden)])
+    own = whole_sum([outputs * inputs for outputs, inputs in projections(model.linear, hidden)])
     return model.attention_layers * attention + model.linear.layers * own
 
 
