@@ -242,7 +242,8 @@ class InstanceMemory:
         linear, split = self.model.linear, self.tensor_parallel
         if linear is None or self.groups is not None:
             return 0
-        return self.max_num_seqs * linear.layers * state_bytes(linear, split) * split
+        requests = min(self.max_num_seqs, self.max_num_batched_tokens)  # either may be unlimited
+        return requests * linear.layers * state_bytes(linear, split) * split
 
 
 def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
