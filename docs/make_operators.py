@@ -5,6 +5,10 @@ To rebuild them from a folder with the unpacked wheel, with ``pyarrow`` installe
 
     python docs/make_operators.py FOLDER/aiconfigurator_core/systems 0.12.0
 
+Those of layers with a state, under ``specs/latency/linear/``, are from PyPI ``aisimulate`` (Apache-2.0, NVIDIA)::
+
+    python docs/make_operators.py FOLDER/aisimulate_core/systems 0.13.0.dev202610270000000085 --linear
+
 Each function says what it does to the figures, and why. Nothing is fitted here.
 """
 
@@ -27,6 +31,7 @@ Row: TypeAlias = "dict[str, str | int | float]"
 Key: TypeAlias = "tuple[int, ...]"
 
 OUT: Final = Path(__file__).resolve().parent.parent / "specs" / "latency" / "operators"
+LINEAR_OUT: Final = OUT.parent / "linear"
 
 ROWS: Final = (1, 8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 32768)
 SIZES: Final = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 65536)
@@ -533,9 +538,91 @@ def laid_out(value: object, depth: int = 0) -> str:
     return json.dumps(value)
 
 
+SCANS: Final = ("chunk_", "flashkda_fwd")
+"""Beginnings of the names of kernels that go through a prompt; others of its phase are its convolution."""
+PROMPTS: Final = (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+def states(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """One layer with a state, by the heads of keys and values on a GPU: its convolution and its recurrence together.
+
+    ``decode_us`` is over requests, ``prefill_us`` over the tokens of a prompt that is alone on the GPU: a prompt goes
+    through its state piece by piece, which leaves most of the GPU idle. ``saturated_us`` is a prompt's share where many
+    fill the GPU. Of several kernels for the same, the fastest counts.
+    """
+    shapes = sorted({tuple(int(row[name]) for name in SHAPE) for row in rows})
+    return [found for shape in shapes if (found := _of_shape(rows, shape))]
+
+
+SHAPE: Final = ("num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim")
+
+
+def _of_shape(rows: Sequence[Row], shape: Key) -> dict[str, object]:
+    """The times of a layer with these heads; empty if decodes were not measured."""
+    own = [row for row in rows if tuple(int(row[name]) for name in SHAPE) == shape]
+    decodes = [row for row in own if row["phase"] == "generation"]
+    prompts = [row for row in own if row["phase"] == "context"]
+
+    def is_conv(row: Row) -> bool:
+        return str(row["kernel_source"]).startswith("causal_conv1d")
+
+    convs = fastest((row for row in decodes if is_conv(row)), "batch_size")
+    steps = fastest((row for row in decodes if not is_conv(row)), "batch_size")
+    if not steps:
+        return {}
+    found: dict[str, object] = dict(zip(("key_heads", "key_dim", "value_heads", "value_dim"), shape, strict=True))
+    batches = [batch for batch in BATCHES if (batch,) in steps]
+    found |= {
+        "batch": batches,
+        "decode_us": text(rising([steps[batch,] + convs.get((batch,), 0.0) for batch in batches])),
+    }
+    entry = fastest(
+        (row for row in prompts if str(row["kernel_source"]).startswith("causal_conv1d_fn")), "batch_size", "seq_len"
+    )
+    scan = fastest((row for row in prompts if str(row["kernel_source"]).startswith(SCANS)), "batch_size", "seq_len")
+    both = {key: time + entry[key] for key, time in scan.items() if key in entry}
+    lengths = [prompt for prompt in PROMPTS if (1, prompt) in both]
+    if lengths:
+        shares = [min(time / batch for (batch, length), time in both.items() if length == one) for one in lengths]
+        alone = text(rising([both[1, length] for length in lengths]))
+        found |= {"length": lengths, "prefill_us": alone, "saturated_us": text(rising(shares))}
+    return found
+
+
+def linear_document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
+    """The document with the layers with a state of a GPU; vLLM's kernels, on A100 SGLang's, which are the same."""
+    delta, delta_version = read(systems, gpu, "linear_attention", "gdn_perf")
+    engine = "vllm"
+    newer, _ = read(systems, gpu, "linear_attention", "gdn_perf", version="0.25.0")
+    if newer:  # later ones have a few shapes only
+        delta, delta_version = newer, "0.25.0"
+    if not delta:
+        engine = "sglang"
+        delta, delta_version = read(systems, gpu, "linear_attention", "gdn_perf", engine)
+    kimi, kimi_version = read(systems, gpu, "kda", "kda_perf")
+    if kimi_version.startswith("0.1.dev"):
+        # Its scan of a prompt waits for the host to launch it, 0.4 to 0.8 ms a layer; releases take 0.03.
+        kimi = [row for row in kimi if row["phase"] != "context"]
+    kinds = {"gdn": states(delta), "kda": states(kimi)}
+    return {
+        "kind": "LinearAttention",
+        "name": gpu.name,
+        "source": f"PyPI aisimulate {version}, systems/data/{gpu.folder}, condensed by docs/make_operators.py",
+        "licence": "Apache-2.0, Copyright (c) 2025-2026 NVIDIA CORPORATION & AFFILIATES",
+        "engine": {"gdn": f"{engine} {delta_version}", "kda": f"vllm {kimi_version}" if kimi else ""},
+        **{kind: found for kind, found in kinds.items() if found},
+    }
+
+
 def main() -> None:
     """Write a document for every GPU with tables."""
     systems, version = Path(sys.argv[1]), sys.argv[2]
+    if "--linear" in sys.argv:
+        for gpu in GPUS:
+            written = laid_out(linear_document(systems, version, gpu)) + "\n"
+            (LINEAR_OUT / f"{gpu.name}.json").write_text(written)
+            sys.stderr.write(f"{gpu.name}: {len(written) / 1024:.0f} KiB\n")
+        return
     for gpu in GPUS:
         written = laid_out(document(systems, version, gpu)) + "\n"
         (OUT / f"{gpu.name}.json").write_text(written)

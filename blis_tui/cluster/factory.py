@@ -386,7 +386,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
         draft_tokens=0 if engine.speculative is None else engine.speculative.draft_tokens,
     )
-    if not pool.model.sliding_window_layers:
+    if not pool.model.sliding_window_layers and pool.model.linear is None:
         return limits
     from blis_tui.engine.kv.capacity import groups_of, kv_groups, window_blocks
 

@@ -27,7 +27,7 @@ from blis_tui.model.control_plane import (
 )
 from blis_tui.model.engine import AllToAll, ApiServer, Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
 from blis_tui.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
-from blis_tui.model.machine import Hardware, Model
+from blis_tui.model.machine import Hardware, LinearLayers, Model
 from blis_tui.model.workload import (
     AdapterMix,
     Budget,
@@ -71,6 +71,7 @@ __all__ = [
     "KvTier",
     "KvTiers",
     "Lifecycle",
+    "LinearLayers",
     "Lora",
     "Modality",
     "Model",

@@ -16,12 +16,48 @@ _MOST_WATTS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinearLayers:
+    """Layers that keep a state of fixed size for each request instead of keys and values of each token.
+
+    A state has two parts: the last inputs of a short convolution, and a matrix for each value head. Names are those of
+    Gated DeltaNet; in Mamba-2 a key head is a group, its width the state size, and a value head is a head.
+    """
+
+    kind: str
+    """``gdn`` (Gated DeltaNet), ``kda`` (Kimi Delta Attention) or ``mamba2``."""
+    layers: int
+    """Number of such layers."""
+    key_heads: int
+    key_dim: int
+    value_heads: int
+    value_dim: int
+    conv_kernel: int
+    """Tokens that the convolution sees."""
+    conv_bytes: float
+    """Bytes per element of the convolution's inputs."""
+    state_bytes: float
+    """Bytes per element of the matrices."""
+
+    @property
+    def keys(self) -> int:
+        """Width of all key heads."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Width of all value heads."""
+        return self.value_heads * self.value_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A transformer's shape, derived from its Hugging Face ``config.json`` fields."""
 
     name: str
     hidden_size: int
     num_hidden_layers: int
+    """Layers with attention or a state. Where the configuration lists feed-forward blocks as layers (Nemotron-H), they
+    are not counted: see ``feed_forward_layers``."""
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
@@ -72,6 +108,27 @@ class Model:
     other_layers: str = ""
     """Layers that are simulated as full attention although they are not: ``linear attention``, ``sparse attention`` or
     ``state-space layers``; empty = none."""
+    linear: LinearLayers | None = None
+    """Layers with a state instead of a KV cache, which ``num_hidden_layers`` includes; None = there are none."""
+    feed_forward_layers: int | None = None
+    """Number of feed-forward blocks; None = one in each layer."""
+    output_gate: bool = False
+    """Whether attention's output is multiplied by a gate, which is projected beside the queries."""
+
+    @property
+    def attention_layers(self) -> int:
+        """Number of layers with a KV cache."""
+        return self.num_hidden_layers - (0 if self.linear is None else self.linear.layers)
+
+    @property
+    def feed_forwards(self) -> int:
+        """Number of feed-forward blocks."""
+        return self.num_hidden_layers if self.feed_forward_layers is None else self.feed_forward_layers
+
+    @property
+    def feed_forward_matrices(self) -> int:
+        """Matrices of a feed-forward block: three if it is gated; a squared ReLU is not."""
+        return 2 if self.hidden_act == "relu2" else 3
 
 
 class Link:

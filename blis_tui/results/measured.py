@@ -358,6 +358,8 @@ def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
     for name, value in known.hardware[traits.gpu].items():
         if (mine := getattr(pool.hardware, name)) != value:
             return f"`hardware.{name}: {mine:g}` on {traits.gpu} (measured: {value:g})"
+    if pool.model.linear is not None:
+        return f"layers with a state of {pool.model.name} (measured: full attention, windows)"
     if pool.model.other_layers:
         return f"{pool.model.other_layers}, simulated as full attention (measured: full attention, windows)"
     sizes = [one for one in SIZES if any(one == run.traits.size for run in known.runs)]

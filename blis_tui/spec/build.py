@@ -17,7 +17,7 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import InputError, PolicyError
 from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.portable_math import power
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
+from blis_tui.engine.kv.capacity import InstanceMemory, block_size_of, kv_capacity
 from blis_tui.engine.options.adapters import reserved_bytes
 from blis_tui.engine.rules.rule import BATCHING
 from blis_tui.engine.rules.traits import EngineBehavior
@@ -407,10 +407,12 @@ def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits
     """Return the engine of a stack with numbers instead of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
-    block_size = part.integer("block_size_tokens")
     model, groups = build_model_part(stack), groups_in(document, stack, traits)
+    block_size = engine["block_size_tokens"] = block_size_in(stack, groups)
     if groups is not None:
         engine["disable_hybrid_kv_cache_manager"] = False
+    if model.linear is not None:
+        engine["enable_prefix_caching"] = False
     if engine.get("kv_blocks") == "auto":
         engine["kv_blocks"] = kv_capacity(memory_of(stack, groups), traits.sizes_pool).blocks
     if engine.get("max_model_len") == "auto":
@@ -430,7 +432,7 @@ def memory_of(stack: Mapping[str, object], groups: KvGroups | None) -> InstanceM
         model=model,
         hardware=build_hardware_part(stack),
         tensor_parallel=Part(stack, "").integer("tensor_parallel"),
-        block_size_tokens=part.integer("block_size_tokens"),
+        block_size_tokens=block_size_in(stack, groups),
         gpu_memory_utilization=part.number("gpu_memory_utilization"),
         max_num_batched_tokens=tokens,
         max_num_seqs=part.integer("max_num_seqs", tokens) or tokens,
@@ -442,13 +444,23 @@ def memory_of(stack: Mapping[str, object], groups: KvGroups | None) -> InstanceM
     )
 
 
+def block_size_in(stack: Mapping[str, object], groups: KvGroups | None) -> int:
+    """Return the tokens per KV block of a stack: blocks that also hold states are larger than configured."""
+    size = Part(stack, "").part("engine").integer("block_size_tokens")
+    if groups is None or not groups.states:
+        return size
+    return block_size_of(build_model_part(stack), Part(stack, "").integer("tensor_parallel"), size)
+
+
 def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: EngineBehavior) -> KvGroups | None:
     """Return the groups of layers whose KV blocks a stack's instances manage apart; None = they do not."""
     model = build_model_part(stack)
-    if not traits.vllm_block_pool or not model.sliding_window_layers:
+    if not traits.vllm_block_pool or not (model.sliding_window_layers or model.linear):
         return None
-    from blis_tui.engine.kv.capacity import groups_of  # noqa: PLC0415  (few models have windows)
+    from blis_tui.engine.kv.capacity import groups_of  # noqa: PLC0415  (few models have them)
 
+    if model.linear is not None:
+        return groups_of(model)
     groups = groups_of(model)
     disabled = Part(stack, "").part("engine").data.get("disable_hybrid_kv_cache_manager")
     if groups is None or disabled:
@@ -457,7 +469,7 @@ def groups_in(document: Mapping[str, object], stack: Mapping[str, object], trait
 
 
 def ungrouped_with(document: Mapping[str, object], stack: Mapping[str, object]) -> str:
-    """Return the key of what a stack has that is not simulated with groups of layers; empty = nothing."""
+    """Return the key of what a stack has that is not simulated with groups of layers, or states; empty = nothing."""
     engine = Part(stack, "").part("engine").data
     for key in ("speculative", "kv_tiers"):
         if engine.get(key) is not None and engine.get(key) != {"kind": "none"}:
@@ -526,17 +538,17 @@ def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
 
 def _pool(stack: Mapping[str, object], instances: int) -> spec.Pool:
     part = Part(stack, "")
-    latency = plugin_of(part.part("latency"))
+    latency, model = plugin_of(part.part("latency")), build_model_part(stack)
     engine = _engine(part.part("engine"))
     return spec.Pool(
         name="default",
         instances=instances * engine.data_parallel,
-        model=build_model_part(stack),
+        model=model,
         hardware=build_hardware_part(stack),
         tensor_parallel=part.integer("tensor_parallel"),
         engine=engine,
         latency=latency,
-        operators=tables_for(latency),
+        operators=tables_for(latency, model),
     )
 
 

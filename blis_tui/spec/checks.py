@@ -14,6 +14,7 @@ from blis_tui.model import ANY_INSTANCE, CourseExpectation, Expectation
 from blis_tui.spec.build import (
     Part,
     batching_traits,
+    block_size_in,
     build_hardware_part,
     build_model_part,
     decode,
@@ -29,6 +30,7 @@ from blis_tui.spec.engine_checks import (
     check_memory,
     check_operators,
     check_recorded,
+    check_states,
     check_version,
 )
 from blis_tui.spec.hf import contradictions, missing_fields
@@ -64,6 +66,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     if sound:
         used = [_Stack(document, owner) for owner in owners]
         problems += [problem for stack in used for problem in (*_check_heads(stack), *_check_stages(stack))]
+        problems += [problem for owner in owners for problem in check_states(document, owner)]
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
         problems += [problem for owner in owners for problem in check_recorded(document, owner)]
         problems += _check_wide(document, plugins)
@@ -112,6 +115,10 @@ class _Stack:
     def groups(self, traits: EngineBehavior) -> KvGroups | None:
         """Return the groups of layers whose KV blocks the instances manage apart; None = they do not."""
         return groups_in(as_map(self.document.data), self._data, traits)
+
+    def block_size(self, traits: EngineBehavior) -> int:
+        """Return the tokens per KV block of the instances."""
+        return block_size_in(self._data, self.groups(traits))
 
     def memory(self, traits: EngineBehavior) -> InstanceMemory:
         """Return what the instances' memory budget depends on."""
@@ -180,7 +187,7 @@ def _check_stages(stack: _Stack) -> Iterator[Diagnostic]:
 def _check_capacity(stack: _Stack, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check that the model fits, and that the smallest request of each client fits into the remaining memory."""
     document = stack.document
-    block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
+    block_size = stack.block_size(traits)
     blocks = document.whole(*stack.at("engine", "kv_blocks"))
     if blocks is None:
         memory = stack.memory(traits)
@@ -228,6 +235,9 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
 def _fitting(memory: InstanceMemory, found: KvCapacity, sizing: str) -> str:
     split = minimum_tensor_parallel(memory, sizing)
     figures = f"needs {found.needed_gib:.1f} GiB of {found.available_gib:.1f} GiB"
+    if memory.states_bytes:
+        states = f"{memory.states_bytes / 2**30:.1f} GiB are states of {memory.max_num_seqs:,} requests"
+        return f"{figures}, of which {states}; lower engine.max_num_seqs, or raise tensor_parallel"
     return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 

@@ -96,6 +96,12 @@ def _size(doc: str, **limits: object) -> DocumentKey:
     return document_key(int, doc, minimum=1, maximum=_MOST, raw=limits)
 
 
+def _numbers(doc: str) -> DocumentKey:
+    return document_key(
+        None, doc, type="array", items={"description": "One.", "type": "integer", "minimum": 1, "maximum": _MOST}
+    )
+
+
 _DTYPES: Final = ("float32", "float16", "bfloat16", "int8", "uint8", "fp8", "float8_e4m3fn", "int4", "nf4")
 _EXPERTS: Final = "Other name of num_local_experts."
 _KV_HEADS: Final = "Other name of num_key_value_heads."
@@ -125,6 +131,20 @@ class Quantization:
     )
 
 
+_LINEAR: Final = " Layers with linear attention (Gated DeltaNet) keep a state for each request instead of a KV cache."
+_MAMBA: Final = " Mamba-2 layers keep a state for each request instead of a KV cache."
+
+
+class LinearAttention:
+    """Layers with Kimi Delta Attention, which keep a state for each request instead of a KV cache."""
+
+    kda_layers = _numbers("The numbers of these layers, from 1.")
+    full_attn_layers = _numbers("The numbers of the others, which attend fully.")
+    num_heads = _count("Heads of one layer.", 1, _MOST)
+    head_dim = _count("Width of one head.", 1, _MOST)
+    short_conv_kernel_size = _count("Tokens that the convolution before it sees.", 1, _MOST)
+
+
 class ModelConfig:
     """Hugging Face config.json fields; unknown ones are ignored."""
 
@@ -149,6 +169,7 @@ class ModelConfig:
     )
     dtype = document_key(None, "Newer name of torch_dtype.", words=_DTYPES)
     max_position_embeddings = _size("Longest context in tokens, before rope_scaling.", examples=[40_960])
+    model_max_length = _size("Other name of max_position_embeddings.")
     rope_scaling = document_key(
         None,
         "Rotary-embedding scaling, as in the Hugging Face configuration; its factor lengthens the context unless the"
@@ -158,18 +179,24 @@ class ModelConfig:
         examples=[{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}],
     )
     tie_word_embeddings = document_key(bool, "Whether input and output embeddings are one matrix.", default=False)
-    hidden_act = document_key(str, "Activation of the feed-forward block.", default="silu")
+    hidden_act = document_key(
+        str, "Activation of the feed-forward block; `relu2` has no gate, and so two matrices.", default="silu"
+    )
+    mlp_hidden_act = document_key(str, "Other name of hidden_act.")
     model_type = document_key(str, "Architecture family.", examples=["qwen3"])
     num_local_experts = _count("Routed experts of one layer; 0 = dense.", examples=[8])
     num_experts = _count(_EXPERTS)
     n_routed_experts = _count(_EXPERTS)
     num_routed_experts = _count(_EXPERTS)
     num_experts_per_tok = _count("Routed experts that process one token.", examples=[2])
+    num_experts_per_token = _count("Other name of num_experts_per_tok.")
     moe_intermediate_size = _count("Width of one routed expert; absent = intermediate_size.", most=_WIDEST)
     shared_expert_intermediate_size = _count(
         "Width of all always-active experts of a layer together; absent = none.", most=_WIDEST
     )
+    moe_shared_expert_intermediate_size = _count("Other name of shared_expert_intermediate_size.", most=_WIDEST)
     n_shared_experts = _count("Always-active experts of a layer, each as wide as a routed one.")
+    num_shared_experts = _count("Other name of n_shared_experts.")
     interleave_moe_layer_step = _count("Every (step+1)-th layer has experts; absent or 0 = every layer.")
     first_k_dense_replace = _count("The first k layers have no experts.")
     kv_lora_rank = _count(
@@ -192,10 +219,48 @@ class ModelConfig:
     )
     layer_types = document_key(
         None,
-        "What each layer's attention is: `sliding_attention` or `full_attention`.",
+        "What each layer's attention is: `full_attention`, `sliding_attention` or `linear_attention`.",
         type=["array", "null"],
         items={"type": "string"},
     )
+    full_attention_interval = _count(
+        "Every so many layers, one has full attention and the others linear attention, unless `layer_types` says so.",
+        1,
+        _MOST,
+    )
+    linear_num_key_heads = _count("Heads of the queries, and of the keys, of such a layer." + _LINEAR, 1, _MOST)
+    linear_key_head_dim = _count("Width of one of them.", 1, _MOST)
+    linear_num_value_heads = _count("Heads of the values of such a layer.", 1, _MOST)
+    linear_value_head_dim = _count("Width of one of them.", 1, _MOST)
+    linear_conv_kernel_dim = _count("Tokens that the convolution before it sees; absent = 4.", 1, _MOST)
+    mamba_ssm_dtype = document_key(
+        None, "Type of the states' matrices; absent = that of activations, in Mamba-2 layers float32.", words=_DTYPES
+    )
+    mamba_ssm_cache_dtype = document_key(None, "Other name of mamba_ssm_dtype.", words=_DTYPES)
+    attn_output_gate = document_key(
+        None,
+        "Whether full attention's output is multiplied by a gate, projected beside the queries; absent = no, but yes"
+        " for `model_type` qwen3_next.",
+        type=["boolean", "null"],
+    )
+    linear_attn_config = document_key(
+        None,
+        "Layers with Kimi Delta Attention, which keep a state for each request instead of a KV cache.",
+        within=LinearAttention,
+        type=["object", "null"],
+    )
+    hybrid_override_pattern = document_key(
+        None,
+        "What each layer of a Nemotron-H model is: `M` Mamba-2, `*` attention, `-` a feed-forward block, `E` experts."
+        + _MAMBA,
+        type=["string", "null"],
+        raw={"pattern": "^[-ME*]+$"},
+    )
+    mamba_num_heads = _count("Heads of a Mamba-2 layer.", 1, _MOST)
+    mamba_head_dim = _count("Width of one of them.", 1, _MOST)
+    ssm_state_size = _count("Width of a head's state.", 1, _MOST)
+    n_groups = _count("Groups of heads that share their projections into and out of the state; absent = 1.", 1, _MOST)
+    conv_kernel = _count("Tokens that the convolution of a Mamba-2 layer sees; absent = 4.", 1, _MOST)
     index_topk = _count(
         "Tokens of its context that each token attends to, under latent attention with an indexer (sparse attention);"
         " absent = all. `operators` step times count what the indexer costs.",

@@ -258,6 +258,39 @@ def _check_groups(document: Document, owner: DataPath, kind: str, traits: Engine
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 
+def check_states(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
+    """Check that what is configured beside a model whose layers have a state is simulated with it."""
+    stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+    model = build_model_part(stack)
+    if model.linear is None:
+        return
+    engine, split = where(document, owner, "engine"), document.whole(*where(document, owner, "tensor_parallel")) or 1
+    said = f"some layers of {model.name} have a state for each request"
+    if beside := ungrouped_with(as_map(document.data), stack):
+        top, _, key = beside.partition(".")
+        path = (*engine, key) if top == "engine" else (top, *key.split("."))
+        hint = "remove it; docs/semantics.md says what is simulated of such models"
+        yield about(document, path, "BLIS2027", f"{said}: `{beside}` is not simulated with that", key=True, hint=hint)
+    path = (*engine, "disable_hybrid_kv_cache_manager")
+    if document.get(*path) is True:
+        message = f"{said}, which only the hybrid KV cache manager has room for"
+        yield about(document, path, "BLIS2027", message, key=True, hint="remove it")
+    path = (*engine, "enable_prefix_caching")
+    if path in document.keys and document.get(*path) is True:
+        message = f"{said}: a prefix cache with copies of states (`mamba_cache_mode` align or all) is not simulated"
+        hint = "set it to false, and start vLLM 0.28 or later with --no-enable-prefix-caching to compare"
+        yield about(document, path, "BLIS2027", message, key=True, hint=hint)
+    heads = {"key": model.linear.key_heads, "value": model.linear.value_heads}
+    for name, count in heads.items():
+        copied = name == "key" and model.linear.kind == "mamba2" and not split % count
+        if count % split and not copied:
+            message = f"tensor_parallel {split} does not divide the {count} {name} heads of {model.name}'s states"
+            usable = [str(n) for n in range(1, 65) if not any(each % n for each in heads.values())]
+            path = where(document, owner, "tensor_parallel")
+            yield about(document, path, "BLIS2004", message, hint=f"possible values are {', '.join(usable)}")
+            return
+
+
 def _check_victims(document: Document, kind: object, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check for preemption settings that need a rule which serves running requests first."""
     for key, known in (("victim", ("tail", "priority")), ("restore", ("recompute",))):

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import as_map
-from blis_tui.model import Model
+from blis_tui.model import LinearLayers, Model
 from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.base.source import Json
 
@@ -20,6 +20,12 @@ _OTHER_NAMES: Final = (
     ("num_key_value_heads", ("num_kv_heads", "multi_query_group_num")),
     ("num_local_experts", ("num_routed_experts", "n_routed_experts", "num_experts")),
     ("torch_dtype", ("dtype",)),
+    ("max_position_embeddings", ("model_max_length",)),
+    ("num_experts_per_tok", ("num_experts_per_token",)),
+    ("n_shared_experts", ("num_shared_experts",)),
+    ("shared_expert_intermediate_size", ("moe_shared_expert_intermediate_size",)),
+    ("hidden_act", ("mlp_hidden_act",)),
+    ("mamba_ssm_dtype", ("mamba_ssm_cache_dtype",)),
 )
 """Canonical field -> its other names, in order of precedence."""
 
@@ -44,6 +50,7 @@ _UNSCALED: Final = frozenset({"su", "longrope", "llama3"})
 _QK_NORMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("qwen3", "qwen3_moe", "qwen3_next", "gemma3", "gemma3_text"), "heads"),
+        **dict.fromkeys(("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text"), "heads"),
         **dict.fromkeys(("minimax_m2", "olmo2", "olmoe"), "layer"),
     }
 )
@@ -119,7 +126,13 @@ _OTHER_LAYERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Model types some or all of whose layers are not attention over the whole context or a window, and what they are."""
 ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
-"""The ``layer_types`` that are simulated as they are."""
+"""The ``layer_types`` that are simulated as they are, whatever else a configuration says."""
+_GATED_QUERIES: Final = frozenset({"qwen3_next"})
+"""Model types whose attention has an output gate that their configurations do not mention."""
+_INTERVAL: Final = 4
+"""Of Qwen3-Next's and Qwen3.5's configurations, where they leave ``full_attention_interval`` out."""
+_CONV_KERNEL: Final = 4
+_FLOAT32: Final = 4.0
 
 _NVFP4_BITS: Final = 4
 
@@ -182,7 +195,27 @@ def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
         found.append("num_experts_per_tok is missing although the model has experts")
     if chosen > max(experts, 1):
         found.append(f"num_experts_per_tok {chosen} exceeds the number of experts, {experts}")
-    return tuple(found)
+    return (*found, *_linear_contradictions(config))
+
+
+def _linear_contradictions(config: Mapping[str, object]) -> Iterator[str]:
+    """Yield contradictions about layers with a state."""
+    layers, pattern = _int(config, "num_hidden_layers"), config.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and len(pattern) != layers:
+        yield f"hybrid_override_pattern has {len(pattern)} layers, num_hidden_layers is {layers}"
+        return
+    linear = linear_layers(config)
+    if linear is None:
+        return
+    mixing = layers if linear.kind != "mamba2" else len(str(pattern)) - _blocks(str(pattern))
+    if _sliding_window(config)[1]:
+        yield "layers with a sliding window beside layers with a state are not simulated"
+    if linear.layers >= mixing:
+        yield f"all {mixing} layers have a state, and none attends: such models are not simulated"
+    if linear.value_heads % linear.key_heads:
+        name = "mamba_num_heads" if linear.kind == "mamba2" else "linear_num_value_heads"
+        per = "n_groups" if linear.kind == "mamba2" else "linear_num_key_heads"
+        yield f"{name} {linear.value_heads} is not a multiple of {per} {linear.key_heads}"
 
 
 def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "auto") -> Model:
@@ -200,13 +233,14 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
     activation_bytes = DTYPE_BYTES[str(config["torch_dtype"])]
     weight_bytes = _weight_bytes(name, config, activation_bytes)
     window, window_layers = _sliding_window(config)
+    layers, blocks, dense = _layer_counts(config)
     return Model(
         name=name,
         hidden_size=hidden,
-        num_hidden_layers=_int(config, "num_hidden_layers"),
+        num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=_int(config, "num_key_value_heads") or heads,
-        head_dim=_int(config, "head_dim") or _int(config, "qk_nope_head_dim") or hidden // heads,
+        head_dim=_head_dim(config) or hidden // heads,
         intermediate_size=intermediate,
         vocab_size=_int(config, "vocab_size"),
         activation_bytes=activation_bytes,
@@ -221,7 +255,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         shared_expert_intermediate_size=shared,
         interleave_moe_layer_step=_int(config, "interleave_moe_layer_step"),
         dense_intermediate_size=_int(config, "intermediate_size_mlp"),
-        first_k_dense_replace=_int(config, "first_k_dense_replace"),
+        first_k_dense_replace=dense,
         kv_lora_rank=_int(config, "kv_lora_rank"),
         qk_rope_head_dim=_int(config, "qk_rope_head_dim"),
         q_lora_rank=_int(config, "q_lora_rank"),
@@ -233,11 +267,119 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         index_topk=_int(config, "index_topk"),
         index_head_dim=_int(config, "index_head_dim"),
         other_layers=_other_layers(config),
+        linear=linear_layers(config),
+        feed_forward_layers=blocks,
+        output_gate=config.get("attn_output_gate") is True or str(config.get("model_type")) in _GATED_QUERIES,
+    )
+
+
+def _head_dim(config: Mapping[str, object]) -> int:
+    """Return the width of a head; Kimi Linear's ``head_dim`` is that of no head, but ``hidden_size / heads``."""
+    nope = _int(config, "qk_nope_head_dim")
+    return nope if nope and config.get("model_type") == "kimi_linear" else _int(config, "head_dim") or nope
+
+
+def _layer_counts(config: Mapping[str, object]) -> tuple[int, int | None, int]:
+    """Return the number of layers with attention or a state, of feed-forward blocks, and of those without experts.
+
+    Nemotron-H lists each feed-forward block as a layer of its own; elsewhere each layer has one (None).
+    """
+    pattern = config.get("hybrid_override_pattern")
+    if not isinstance(pattern, str):
+        return _int(config, "num_hidden_layers"), None, _int(config, "first_k_dense_replace")
+    blocks = _blocks(pattern)
+    return len(pattern) - blocks, blocks, pattern.count("-")
+
+
+def _blocks(pattern: str) -> int:
+    """Number of feed-forward blocks in a pattern of Nemotron-H."""
+    return pattern.count("-") + pattern.count("E")
+
+
+def linear_layers(config: Mapping[str, object]) -> LinearLayers | None:
+    """Return the layers that keep a state for each request, as a canonical configuration describes them; None = none.
+
+    Sources: vLLM 0.28, ``model_executor/layers/mamba/mamba_utils.py`` for the parts of a state and their types, and
+    ``model_executor/models/config.py`` for the types where configurations leave them out: Nemotron-H's matrices are of
+    32 bits, as are Kimi Linear's; Qwen3-Next's are of the activations' type, and Qwen3.5 states it.
+    """
+    return _gated_delta_net(config) or _kimi_delta_attention(config) or _mamba_2(config)
+
+
+def _activation_bytes(config: Mapping[str, object]) -> float:
+    """Return the bytes per activation; 2 where a configuration that was not completed leaves the type out."""
+    return DTYPE_BYTES.get(str(config.get("torch_dtype")), 2.0)
+
+
+def _gated_delta_net(config: Mapping[str, object]) -> LinearLayers | None:
+    """Return Gated DeltaNet's layers (Qwen3-Next, Qwen3.5)."""
+    names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
+    sizes = [_int(config, f"linear_{name}") for name in names]
+    layers, listed = _int(config, "num_hidden_layers"), config.get("layer_types")
+    found = layers - layers // max(1, _int(config, "full_attention_interval", _INTERVAL))
+    if isinstance(listed, list):
+        found = listed.count("linear_attention")
+    if not all(sizes) or not found:
+        return None
+    activation_bytes = _activation_bytes(config)
+    return LinearLayers(
+        kind="gdn",
+        layers=found,
+        key_heads=sizes[0],
+        key_dim=sizes[1],
+        value_heads=sizes[2],
+        value_dim=sizes[3],
+        conv_kernel=_int(config, "linear_conv_kernel_dim", _CONV_KERNEL),
+        conv_bytes=activation_bytes,
+        state_bytes=DTYPE_BYTES.get(str(config.get("mamba_ssm_dtype")), activation_bytes),
+    )
+
+
+def _kimi_delta_attention(config: Mapping[str, object]) -> LinearLayers | None:
+    """Return Kimi Delta Attention's layers (Kimi Linear)."""
+    given = config.get("linear_attn_config")
+    listed = given.get("kda_layers") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(listed, list) or not listed:
+        return None
+    heads, width = _int(given, "num_heads"), _int(given, "head_dim")
+    if not heads or not width:
+        return None
+    return LinearLayers(
+        kind="kda",
+        layers=len(listed),
+        key_heads=heads,
+        key_dim=width,
+        value_heads=heads,
+        value_dim=width,
+        conv_kernel=_int(given, "short_conv_kernel_size", _CONV_KERNEL),
+        conv_bytes=_activation_bytes(config),
+        state_bytes=_FLOAT32,
+    )
+
+
+def _mamba_2(config: Mapping[str, object]) -> LinearLayers | None:
+    """Return Mamba-2 layers (Nemotron-H)."""
+    pattern = config.get("hybrid_override_pattern")
+    heads, width, state = (_int(config, name) for name in ("mamba_num_heads", "mamba_head_dim", "ssm_state_size"))
+    if not isinstance(pattern, str) or "M" not in pattern or not (heads and width and state):
+        return None
+    return LinearLayers(
+        kind="mamba2",
+        layers=pattern.count("M"),
+        key_heads=_int(config, "n_groups", 1),
+        key_dim=state,
+        value_heads=heads,
+        value_dim=width,
+        conv_kernel=_int(config, "conv_kernel", _CONV_KERNEL),
+        conv_bytes=_activation_bytes(config),
+        state_bytes=DTYPE_BYTES.get(str(config.get("mamba_ssm_dtype")), _FLOAT32),
     )
 
 
 def _other_layers(config: Mapping[str, object]) -> str:
     """Return which layers are simulated as full attention although they are not; empty if there are none."""
+    if linear_layers(config) is not None:
+        return ""
     listed = config.get("layer_types")
     others = [one for one in map(str, listed) if one not in ATTENTION] if isinstance(listed, list) else []
     named = _OTHER_LAYERS.get(str(config.get("model_type")), "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.errors import InputError, PolicyError
 from blis_tui.base.input_files import note_opened, read_input
-from blis_tui.engine.latency.operator_costs import OperatorCosts
+from blis_tui.engine.latency.operator_costs import LINEAR, OperatorCosts
 from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ def coverage_error(name: str, model: Model, split: int) -> PolicyError | None:
         InputError: there are no such tables.
     """
     try:
-        OperatorCosts(read_tables(name), model, split)
+        OperatorCosts(_for_model(name, model), model, split)
     except PolicyError as error:
         return error.with_traceback(None)  # the traceback would keep the tables in memory
     return None
 
 
-def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:
-    """Return the tables that a step-time model asks for; None if it asks for none.
+def tables_for(latency: PluginConfig, model: Model) -> Mapping[str, object] | None:
+    """Return the tables that a step-time model asks for, for a model; None if it asks for none.
 
     Raises:
         InputError: they are missing, or differ from the pinned ones.
@@ -92,7 +92,19 @@ def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:
         return None
     if expected != (found := table_digest(name)):
         raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {found}, expected {expected}")
-    return read_tables(name)
+    return _for_model(name, model)
+
+
+def _for_model(name: str, model: Model) -> Mapping[str, object]:
+    """Return the tables of a name, with those of layers with a state for models that have some."""
+    return read_tables(name) if model.linear is None else _with_states(name)
+
+
+@cache
+def _with_states(name: str) -> Mapping[str, object]:
+    path = _folder().parent / "linear" / f"{name}{_SUFFIX}"
+    own = json.loads(read_input(path, limit=MAX_TABLE_BYTES)) if path.is_file() else {}
+    return {**read_tables(name), LINEAR: own}
 
 
 @cache

@@ -5,7 +5,7 @@ Limits that it leaves out are what the engine's server takes on the GPU (``model
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.classes import dataclass
@@ -13,7 +13,7 @@ from blis_tui.base.diagnostics import about
 from blis_tui.base.errors import InputError, PolicyError, SpecError
 from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.source import as_map
-from blis_tui.engine.kv.capacity import kv_capacity
+from blis_tui.engine.kv.capacity import kv_capacity, states_beside_kv
 from blis_tui.model.defaults import (
     CHUNK,
     FEWEST_RUNNING,
@@ -407,13 +407,16 @@ def _fill_chunk(document: Document, owners: list[DataPath]) -> Iterator[Diagnost
 
 
 def _filled(document: Document, owner: DataPath, plugins: Registry | None) -> dict[str, Json]:
-    """Return the numbers of the limits of a stack that are left out."""
+    """Return the numbers of the limits of a stack that are left out; layers with a state have no prefix cache."""
     stack, server = _stack(document, owner), _server(document, owner)
     engine, model = as_map(cast("Json", stack["engine"])), _model(stack)
     found = {key: value for key, value in _values(document, stack, server, model).items() if engine.get(key) == AUTO}
     if found.get(SEQS) is None and SEQS in found:
         numbered = {**engine, **found}
         found[SEQS] = _running_requests(document, {**stack, "engine": numbered}, model, plugins)
+    if model is not None and model.linear is not None:
+        at = where(document, owner, "engine", "enable_prefix_caching")
+        found |= {} if at in document.keys else {"enable_prefix_caching": False}
     return found
 
 
@@ -453,15 +456,20 @@ def _running_requests(
     blocks, size = _number(engine.get("kv_blocks")), _number(engine.get("block_size_tokens")) or 1
     if model is None:
         return FEWEST_RUNNING
+    longest = _number(engine.get(LENGTH)) or model.max_position_embeddings
     if blocks is None:
         traits = batching_traits(as_map(document.data), plugins)
         numbered = {**stack, "engine": {key: value for key, value in engine.items() if key != SEQS}}
         try:
             memory = memory_of(numbered, groups_in(as_map(document.data), numbered, traits))
+            if model.linear is not None:
+                states = states_beside_kv(memory, traits.sizes_pool)
+                kv_tokens = kv_capacity(replace(memory, max_num_seqs=states), traits.sizes_pool).blocks * size
+                return min(states, running_requests(kv_tokens, longest))
             blocks = kv_capacity(memory, traits.sizes_pool).blocks
         except PolicyError:  # the checks report it
             return FEWEST_RUNNING
-    return running_requests(blocks * size, _number(engine.get(LENGTH)) or model.max_position_embeddings)
+    return running_requests(blocks * size, longest)
 
 
 def source_of(document: Document, path: DataPath) -> str:

@@ -31,7 +31,7 @@ COMPUTED = {
     "Experiment": {"name", "description", "course", "pools", "sha256", "document", "plugins"},
 }
 """Fields of records that no single key of a document says."""
-NOT_WRITTEN = {"AdapterMix", "Budget", "KvTiers", "Model", "PluginConfig"}
+NOT_WRITTEN = {"AdapterMix", "Budget", "KvTiers", "LinearLayers", "Model", "PluginConfig"}
 """Records that are worked out from something else."""
 
 

@@ -18,6 +18,7 @@ BILLIONS = {
     "gpt-oss-120b": 117,
     "gpt-oss-20b": 20.9,
     "kimi-k2-instruct": 1026,
+    "kimi-linear-48b-a3b": 49.1,
     "llama-2-7b-hf": 6.74,
     "llama-3.1-405b-instruct": 406,
     "llama-3.1-405b-instruct-fp8": 406,
@@ -35,6 +36,7 @@ BILLIONS = {
     "mistral-small-24b-instruct-2501": 23.6,
     "mixtral-8x22b-instruct-v0.1": 141,
     "mixtral-8x7b-v0.1": 46.7,
+    "nemotron-3-nano-30b-a3b": 31.6,
     "phi-4": 14.7,
     "qwen2.5-14b-instruct": 14.8,
     "qwen2.5-32b-instruct": 32.8,
@@ -56,10 +58,15 @@ BILLIONS = {
     "qwen3-8b": 8.19,
     "qwen3-8b-awq": 8.19,
     "qwen3-coder-480b-a35b-instruct": 480,
+    "qwen3-next-80b-a3b": 80,
+    "qwen3.5-122b-a10b": 122,
+    "qwen3.5-27b": 27,
+    "qwen3.5-35b-a3b": 35,
+    "qwen3.5-397b-a17b": 397,
     "yi-34b": 34.4,
 }
-"""By their model cards; GLM-4.6 and MiMo without the layer that predicts further tokens, Scout without what sees
-images."""
+"""By their model cards, Kimi Linear by its checkpoint (the card says 48); GLM-4.6 and MiMo without the layer that
+predicts further tokens, Scout without what sees images."""
 BYTES = {"fp8": 1.0, "awq": 0.5}
 """Bytes of a weight by the end of a name."""
 

@@ -101,6 +101,16 @@ def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) ->
     assert f"{name}: {held} blocks" in text
 
 
+def test_blocks_of_states_are_told_from_those_of_tokens() -> None:
+    overrides = {"model": "qwen3.5-27b", "hardware": "h200", "latency": "fitted", "policy.batching": "vllm-v1"}
+    made = debugger("kv-pressure", 900, **overrides, engine__kv_blocks=60)
+    holder = next(request for request in view_at(made).moment.after.instances[0].running if request.held_blocks)
+    text = text_of(kv_map(view_at(made, request=holder.request_id), 100, 18))
+    assert "states 3 blocks a request" in text
+    assert f"{holder.request_id}: {holder.held_blocks} blocks (3 of states)" in text
+    assert holder.held_blocks == 3 + -(-holder.computed_tokens // 784)
+
+
 def test_a_stretch_with_room_has_its_owners_name_in_it(pressed: Debugger) -> None:
     view = view_at(pressed)
     first, second = (request.request_id for request in view.moment.after.instances[0].running[:2])

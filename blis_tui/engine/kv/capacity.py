@@ -3,7 +3,8 @@
 How vLLM's hybrid KV cache manager groups the layers of a model that attend differently far back.
 
 A block holds some tokens for the layers of one group. All groups have the same number of layers, so that all blocks are
-of one size and come from one pool. A layer with a sliding window needs only the tokens in its window.
+of one size and come from one pool. A layer with a sliding window needs only the tokens in its window, and one with a
+state (linear attention, Mamba-2) one block for each request.
 
 Memory is what an engine may use, minus the weights, the peak of activations, and what lies outside the allocator's pool
 (CUDA context, NCCL buffers). Engines differ in the order: see :func:`kv_capacity`.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.engine.kv.states import enlarged, linear_parameters, state_bytes
 from blis_tui.model.machine import MXFP4_BYTES
 
 if TYPE_CHECKING:
@@ -39,23 +41,25 @@ _ANY: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class KvGroups:
-    """The groups of a model whose layers have a sliding window, or some of them.
+    """The groups of a model whose layers, or some of them, have a sliding window or a state.
 
     Source: vLLM 0.32.0, ``v1/core/kv_cache_utils.py`` (``_get_kv_cache_groups_uniform_page_size``).
     """
 
     windowed: int
-    """Number of groups of layers with a sliding window, at least one."""
+    """Number of groups of layers with a sliding window."""
     full: int
     """Number of groups of layers that attend to the whole context."""
     layers: int
     """Layers in a group; in the last one of a kind, some may be padding."""
     window: int
-    """Tokens that a layer with a sliding window attends to, the next one included."""
+    """Tokens that a layer with a sliding window attends to, the next one included; 0 = there is none."""
+    states: int = 0
+    """Number of groups of layers with a state, in each of which a request holds one block."""
 
     @property
     def count(self) -> int:
-        """Number of groups."""
+        """Number of groups in which a request's blocks grow with its tokens."""
         return self.windowed + self.full
 
     def window_blocks(self, in_flight_tokens: int, block_size_tokens: int, max_model_len: int | None) -> int:
@@ -76,7 +80,7 @@ class KvGroups:
     def blocks_for(self, tokens: int, block_size_tokens: int, window_blocks: int) -> int:
         """Number of blocks that a request of this length holds at most."""
         blocks = -(-tokens // block_size_tokens)
-        return self.full * blocks + self.windowed * min(blocks, window_blocks)
+        return self.full * blocks + self.windowed * min(blocks, window_blocks) + (self.states if blocks else 0)
 
     def longest(
         self, blocks: int, block_size_tokens: int, budget: int, max_model_len: int | None, traits: EngineBehavior
@@ -87,13 +91,14 @@ class KvGroups:
 
     def tokens_held(self, blocks: int, requests: int, block_size_tokens: int) -> int:
         """Estimate the tokens of requests of equal length that hold these blocks together and share none."""
-        tokens = blocks * block_size_tokens
+        tokens = max(0, blocks - self.states * requests) * block_size_tokens
         if not self.full or tokens <= requests * self.window * self.count:
             return tokens // self.count
         return (tokens - self.windowed * requests * self.window) // self.full
 
     def tokens_in(self, blocks: int, block_size_tokens: int, window_blocks: int) -> int:
         """Number of tokens of the longest request for which ``blocks`` blocks suffice."""
+        blocks = max(0, blocks - self.states)
         short = blocks // self.count
         if short < window_blocks:
             return short * block_size_tokens
@@ -103,20 +108,29 @@ class KvGroups:
 
 
 def groups_of(model: Model) -> KvGroups | None:
-    """Return the groups of a model; None = no layer has a sliding window."""
+    """Return the groups of a model; None = no layer has a sliding window or a state."""
+    if model.linear is not None:
+        states, full = model.linear.layers, model.attention_layers
+        layers = _layers_of_a_group(states, full)
+        return KvGroups(0, -(-full // layers), layers, 0, -(-states // layers))
     windowed = min(model.sliding_window_layers, model.num_hidden_layers)
     if not windowed or model.sliding_window < _NARROWEST:
         return None
     full = model.num_hidden_layers - windowed
     if not full:
         return KvGroups(1, 0, windowed, model.sliding_window)
-    fewer, more = sorted((windowed, full))
-    layers = more if more < fewer * _PADDED else fewer
+    layers = _layers_of_a_group(windowed, full)
     return KvGroups(-(-windowed // layers), -(-full // layers), layers, model.sliding_window)
 
 
+def _layers_of_a_group(some: int, others: int) -> int:
+    """Number of layers in each group, of so many layers of each of two kinds."""
+    fewer, more = sorted((some, others))
+    return more if more < fewer * _PADDED else fewer
+
+
 def kv_groups(model: Model, engine: Engine) -> KvGroups | None:
-    """Return the groups in which an instance manages its KV cache; None = all layers count as full attention."""
+    """Return the groups in which an instance manages its KV cache; None = all layers with a KV cache are one."""
     return groups_of(model) if engine.disable_hybrid_kv_cache_manager is False else None
 
 
@@ -136,7 +150,7 @@ _ACTIVATION_DENSE_GIB: Final = 5.5
 _ACTIVATION_MOE_GIB: Final = 8.0
 _OVERHEAD_SINGLE_GIB: Final = 0.15
 _OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
-_GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
+_COUNTED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "relu2", "")
 _LARGEST_TENSOR_PARALLEL: Final = 64
 _PADDED_HIDDEN: Final = 256
 _PADDED_WIDTH: Final = 128
@@ -148,6 +162,8 @@ requests. Source: peak activations of five models on H100, 0.6B to 120B, with 1,
 _SCALE_BYTES: Final = 4
 _SCALED: Final = 128
 """Bytes of a scale of FP8 values, and how many values share one."""
+_STATES_TO_KV: Final = 0.9
+"""SGLang's ``mamba_full_memory_ratio``."""
 _GRAPHS_GIB: Final = 0.7
 """What vLLM from 0.21 on sets aside for CUDA graphs on each accelerator. Logs of servers say 0.4 to 1.2 GiB, 2 for a
 large model."""
@@ -169,7 +185,7 @@ class KvCapacity:
     bytes_per_block: int
     """Bytes of one block on all accelerators of the instance together."""
     reserved_gib: float = 0.0
-    """Memory reserved for LoRA adapters."""
+    """Memory reserved for LoRA adapters, and for states that no KV blocks hold."""
 
     @property
     def needed_gib(self) -> float:
@@ -214,7 +230,22 @@ class InstanceMemory:
     def block_model(self) -> Model:
         """The part of the model for which a block holds tokens."""
         model = self.stage_model()
-        return model if self.groups is None else replace(model, num_hidden_layers=self.groups.layers)
+        if self.groups is None:
+            return model
+        return replace(model, num_hidden_layers=self.groups.layers, linear=None)
+
+    @property
+    def states_bytes(self) -> int:
+        """What the states of as many requests as may run take on all accelerators, where no KV blocks hold them.
+
+        TensorRT-LLM reserves that; of the other engines it is an assumption. Source: TensorRT-LLM 1.1,
+        ``_torch/pyexecutor/mamba_cache_manager.py``.
+        """
+        linear, split = self.model.linear, self.tensor_parallel
+        if linear is None or self.groups is not None:
+            return 0
+        requests = min(self.max_num_seqs, self.max_num_batched_tokens)  # either may be unlimited
+        return requests * linear.layers * state_bytes(linear, split) * split
 
 
 def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
@@ -247,7 +278,7 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
             help="the first two must be at least 1, the utilization in (0, 1]",
         )
     weights = _weights_gib(memory) + (_more_weights_gib(memory, sizing) if sizing else 0.0)
-    reserved = memory.reserved_bytes / _GIB
+    reserved = (memory.reserved_bytes + memory.states_bytes) / _GIB
     activation = _activation_gib(memory, sizing)
     overhead = (_OVERHEAD_SINGLE_GIB if split == 1 else _OVERHEAD_PER_ACCELERATOR_GIB) * split
     whole = memory.hardware.memory_gib * split
@@ -275,10 +306,21 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
     )
 
 
+def states_beside_kv(memory: InstanceMemory, sizing: str) -> int:
+    """Number of states that SGLang has room for, at least 1: they share what is left with the KV cache, 0.9 to 1.
+
+    Source: SGLang 0.5, ``mem_cache/kv_cache_configurator.py`` (``_handle_max_mamba_cache``), without a radix cache.
+    """
+    instance_memory = replace(memory, max_num_seqs=1)
+    found = kv_capacity(instance_memory, sizing)
+    left = found.blocks * found.bytes_per_block + instance_memory.states_bytes
+    return max(1, int(left * _STATES_TO_KV / (1.0 + _STATES_TO_KV)) // instance_memory.states_bytes)
+
+
 def _weights_gib(memory: InstanceMemory) -> float:
     """Return what the weights of the largest stage take on all its accelerators."""
     model = memory.stage_model()
-    if model.hidden_act not in _GATED_ACTIVATIONS:
+    if model.hidden_act not in _COUNTED_ACTIVATIONS:
         raise PolicyError(
             f"weights of {model.name!r} cannot be estimated: activation {model.hidden_act!r} is not gated",
             help="set engine.kv_blocks to a number",
@@ -394,7 +436,7 @@ def _bytes_per_block(model: Model, tensor_parallel: int, block_size_tokens: int)
     else:
         per_layer = 2 * model.head_dim * max(model.num_key_value_heads, tensor_parallel)
     elements = per_layer * model.kv_cache_bytes + tensor_parallel * index_bytes(model)
-    return max(1, int(model.num_hidden_layers * elements * block_size_tokens))
+    return max(1, int(model.attention_layers * elements * block_size_tokens))
 
 
 def index_bytes(model: Model) -> int:
@@ -411,6 +453,15 @@ def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
     return max(1, _bytes_per_block(model, tensor_parallel, 1) // tensor_parallel)
 
 
+def block_size_of(model: Model, tensor_parallel: int, block_size_tokens: int) -> int:
+    """Return the tokens per KV block where the blocks also hold states; of other models, what is configured."""
+    if model.linear is None:
+        return block_size_tokens
+    layer = replace(model, num_hidden_layers=1, linear=None)
+    state = state_bytes(model.linear, tensor_parallel)
+    return enlarged(block_size_tokens, state, kv_bytes_per_token(layer, tensor_parallel))
+
+
 def active_parameters(model: Model) -> int:
     """Number of weights that one token is multiplied with; of the experts, only those it is routed to."""
     if model.num_experts <= 1:
@@ -421,9 +472,9 @@ def active_parameters(model: Model) -> int:
 
 def _expert_parameters(model: Model) -> int:
     """Number of weights of the routed experts."""
-    layers = model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)
+    layers = model.feed_forwards - min(model.feed_forwards, model.first_k_dense_replace)
     expert = model.moe_intermediate_size or model.intermediate_size
-    return layers * 3 * model.hidden_size * expert * model.num_experts
+    return layers * model.feed_forward_matrices * model.hidden_size * expert * model.num_experts
 
 
 def _attention_parameters(model: Model) -> int:
@@ -436,7 +487,8 @@ def _attention_parameters(model: Model) -> int:
     query = heads * model.head_dim
     if not model.kv_lora_rank:
         key_value = model.num_key_value_heads * model.head_dim
-        return hidden * (query + 2 * key_value) + query * hidden
+        asked = 2 * query if model.output_gate else query
+        return hidden * (asked + 2 * key_value) + query * hidden
     rank, rope, compressed = model.kv_lora_rank, model.qk_rope_head_dim, model.q_lora_rank
     asked = query + heads * rope
     queries = compressed * (hidden + asked) if compressed else hidden * asked
@@ -446,20 +498,22 @@ def _attention_parameters(model: Model) -> int:
 def parameters(model: Model) -> int:
     """Number of weights of the whole model, counted from its shape."""
     hidden = model.hidden_size
-    attention = _attention_parameters(model)
-    norms = 2 * hidden
-    dense_mlp = 3 * hidden * model.intermediate_size
-    layers = model.num_hidden_layers
+    layers, blocks, matrices = model.num_hidden_layers, model.feed_forwards, model.feed_forward_matrices
+    attention = model.attention_layers * _attention_parameters(model)
+    if model.linear is not None:
+        attention += model.linear.layers * linear_parameters(model.linear, hidden)
+    norms = (layers + blocks) * hidden
+    dense_mlp = matrices * hidden * model.intermediate_size
     if model.num_experts > 1:
         expert = model.moe_intermediate_size or model.intermediate_size
-        routed = 3 * hidden * expert * model.num_experts
-        shared = 3 * hidden * model.shared_expert_intermediate_size
+        routed = matrices * hidden * expert * model.num_experts
+        shared = matrices * hidden * model.shared_expert_intermediate_size
         router = model.num_experts * hidden
-        dense_layers = min(layers, model.first_k_dense_replace)
-        mlp = dense_layers * dense_mlp + (layers - dense_layers) * (routed + shared + router)
+        dense_layers = min(blocks, model.first_k_dense_replace)
+        mlp = dense_layers * dense_mlp + (blocks - dense_layers) * (routed + shared + router)
     else:
-        mlp = layers * dense_mlp
-    return _embedding_parameters(model) + layers * (attention + norms) + mlp + hidden
+        mlp = blocks * dense_mlp
+    return _embedding_parameters(model) + attention + norms + mlp + hidden
 
 
 def unmentioned_parameters(model: Model) -> int:

@@ -104,7 +104,7 @@ class CrossModel(Overheads):
     def __init__(self, settings: CrossmodelSettings, pool: Pool) -> None:
         alpha, beta, model, tensor_parallel = settings.alpha, settings.beta, pool.model, pool.tensor_parallel
         super().__init__(queue_us=alpha[0], queue_per_token_us=alpha[1], output_token_us=alpha[2], post_decode_us=0.0)
-        kv_elements = model.num_hidden_layers * model.num_key_value_heads * model.head_dim
+        kv_elements = model.attention_layers * model.num_key_value_heads * model.head_dim
         self._layers_us = beta[0] * model.num_hidden_layers
         self._decode_us = beta[1]
         self._kv_scale = kv_elements / tensor_parallel * 1e-6 * kv_cache_share(model)
@@ -158,14 +158,14 @@ def trained_roofline(settings: TrainedRooflineSettings, pool: Pool) -> TwoPhaseM
     flops_per_us = hardware.peak_tflops_bf16 * 1e6
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
     experts_per_token = float(max(1, model.num_experts_per_tok))
-    projection = shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
-    mlp = experts_per_token * 6.0 * shape.hidden * shape.ffn
-    token_us = shape.layers * (2.0 * projection + mlp) / tensor_parallel / flops_per_us
-    attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
+    blocks = shape.dense_layers + shape.moe_layers
+    mlp = experts_per_token * 2.0 * shape.matrices * shape.hidden * shape.ffn
+    token_us = (2.0 * shape.projections + blocks * mlp) / tensor_parallel / flops_per_us
+    attended_us = shape.attention_layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
     kv_bytes = _BYTES * kv_cache_share(model)
-    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
-    attention_weights_us = shape.layers * projection * _BYTES / tensor_parallel / bytes_per_us
-    mlp_weights_us = shape.layers * 3.0 * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
+    kv_us = shape.attention_layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
+    attention_weights_us = shape.projections * _BYTES / tensor_parallel / bytes_per_us
+    mlp_weights_us = blocks * shape.matrices * shape.hidden * shape.ffn * _BYTES / tensor_parallel / bytes_per_us
     prefill, decode = phases(token_us, attended_us, kv_us)
     experts = None
     weights_us = beta[2] * attention_weights_us
@@ -249,21 +249,20 @@ def _phases(shape: Shape, model: Model, hardware: Hardware, tensor_parallel: int
     flops_per_us = peak_tflops(model, hardware) * 1e6
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6
     experts_per_token = float(max(1, model.num_experts_per_tok))
-    projection = 2.0 * shape.layers * shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
-    routed = shape.moe_layers * experts_per_token * 6.0 * shape.hidden * shape.expert_ffn
-    shared = shape.moe_layers * 6.0 * shape.hidden * shape.shared_ffn
-    dense = shape.dense_layers * 6.0 * shape.hidden * shape.dense_ffn
+    projection, flops = 2.0 * shape.projections, 2.0 * shape.matrices
+    routed = shape.moe_layers * experts_per_token * flops * shape.hidden * shape.expert_ffn
+    shared = shape.moe_layers * flops * shape.hidden * shape.shared_ffn
+    dense = shape.dense_layers * flops * shape.hidden * shape.dense_ffn
     token_us = (projection + routed + shared + dense) / tensor_parallel / flops_per_us
-    attended_us = shape.layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
+    attended_us = shape.attention_layers * 4.0 * (shape.heads / tensor_parallel) * shape.head_dim / flops_per_us
     kv_bytes = _KV_BYTES * kv_cache_share(model)
-    kv_us = shape.layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
+    kv_us = shape.attention_layers * 2.0 * (shape.key_value / tensor_parallel) * kv_bytes / bytes_per_us
     return phases(token_us, attended_us, kv_us)
 
 
 def _weight_bytes(shape: Shape, model: Model, tensor_parallel: int) -> float:
     """Bytes of weights that one accelerator reads per step."""
-    attention = shape.layers * shape.hidden * (2.0 * shape.query + 2.0 * shape.key_value)
-    routed = shape.moe_layers * model.num_experts * 3.0 * shape.hidden * shape.expert_ffn
-    shared = shape.moe_layers * 3.0 * shape.hidden * shape.shared_ffn
-    dense = shape.dense_layers * 3.0 * shape.hidden * shape.dense_ffn
-    return (attention + routed + shared + dense) * model.weight_bytes / tensor_parallel
+    routed = shape.moe_layers * model.num_experts * shape.matrices * shape.hidden * shape.expert_ffn
+    shared = shape.moe_layers * shape.matrices * shape.hidden * shape.shared_ffn
+    dense = shape.dense_layers * shape.matrices * shape.hidden * shape.dense_ffn
+    return (shape.projections + routed + shared + dense) * model.weight_bytes / tensor_parallel

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.client_times import ServiceTimes
     from blis_tui.engine.counts import Tallies
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.model import Pool, Setting
+    from blis_tui.model import LinearLayers, Pool, Setting
     from blis_tui.model.plug_ins import NoSettings, Registry
 
 
@@ -81,7 +81,14 @@ def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
         raise PolicyError(f"tensor_parallel is {pool.tensor_parallel}", help="it must be at least 1")
     if model.num_experts > 1 and model.num_experts_per_tok < 1:
         raise PolicyError(f"model {model.name!r} has experts but no num_experts_per_tok")
-    return plugins.create(LATENCY, kind, pool.latency.settings, pool)
+    latency = plugins.create(LATENCY, kind, pool.latency.settings, pool)
+    return latency if model.linear is None else _with_states(latency, pool, model.linear)
+
+
+def _with_states(latency: StepTimeModel, pool: Pool, linear: LinearLayers) -> StepTimeModel:
+    from blis_tui.engine.latency.linear_layers import FROM_SHAPE, States  # noqa: PLC0415  (few models have them)
+
+    return States(latency, pool, linear) if pool.latency.kind in FROM_SHAPE else latency
 
 
 def _check(kind: str, name: str, values: Setting, counts: Sequence[int]) -> None:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
-from blis_tui.base.portable_math import ln, power
+from blis_tui.base.portable_math import ln, power, whole_sum
+from blis_tui.engine.kv.states import projections
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, chosen_experts
@@ -121,18 +122,22 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     shape = shape_of(model)
     layers, moe_layers = model.num_hidden_layers, expert_layers(model)
     shared = float(shared_expert_width(model))
-    projections, cached, decoded = _attention(model, split)
-    dense_ffn = 3.0 * shape.hidden * shape.dense_ffn * (layers - moe_layers)
-    dense = layers * projections + dense_ffn + moe_layers * 3.0 * shape.hidden * shared
+    attending, cached, decoded = _attention(model, split)
+    matrices = shape.matrices
+    dense_ffn = matrices * shape.hidden * shape.dense_ffn * (model.feed_forwards - moe_layers)
+    dense = model.attention_layers * attending + dense_ffn + moe_layers * matrices * shape.hidden * shared
+    if model.linear is not None:
+        own = projections(model.linear, model.hidden_size)
+        dense += model.linear.layers * whole_sum([outputs * inputs for outputs, inputs in own])
     head = shape.hidden * model.vocab_size
-    expert = 3.0 * shape.hidden * shape.expert_ffn
+    expert = matrices * shape.hidden * shape.expert_ffn
     expert_bytes = model.expert_weight_bytes or model.weight_bytes
     known_experts = hardware.reached_experts
     expert_rate = (_rate if known_experts else _expert_rate)(expert_bytes, hardware) * 1e6
     expert_rate *= _share(known_experts, REACHED_EXPERTS)
     dense_us = dense * model.weight_bytes / split / bytes_per_us
     windowed = min(model.sliding_window_layers, layers)
-    full = layers - windowed
+    full = model.attention_layers - windowed
     context_us = cached * model.kv_cache_bytes / bytes_per_us
     # Hopper's tensor cores multiply 64 rows at a time, few of which a group of query heads fills; elsewhere it is 16.
     decode_us = 0.0 if hardware.reached_memory else decoded / flops_16_per_us
@@ -202,7 +207,7 @@ def _attention(model: Model, split: int) -> tuple[float, float, float]:
         weights = 2.0 * hidden * query + hidden * cached + 2.0 * model.kv_lora_rank * query
         return weights, cached, 2.0 * model.num_attention_heads / split * (cached + model.kv_lora_rank)
     heads = float(model.num_key_value_heads or model.num_attention_heads)
-    weights = 2.0 * hidden * query + 2.0 * hidden * heads * model.head_dim
+    weights = (3.0 if model.output_gate else 2.0) * hidden * query + 2.0 * hidden * heads * model.head_dim
     return weights, 2.0 * max(heads / split, 1.0) * model.head_dim, 4.0 * query / split
 
 

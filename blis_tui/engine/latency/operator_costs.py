@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.engine.latency.expert_parallelism import ExpertParallelism
+    from blis_tui.engine.latency.linear_layers import LinearCosts
     from blis_tui.engine.latency.operator_settings import Rest
     from blis_tui.engine.latency.operator_tables import Known, OperatorTables
-    from blis_tui.model import Model
+    from blis_tui.model import LinearLayers, Model
 
+LINEAR: Final = "linear_attention"
+"""Where a document has the tables of layers with a state, if there are any."""
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a batch is padded to the next size."""
 _LOGIT_BYTES: Final = 4.0
@@ -38,6 +41,8 @@ _SQUARES_BYTES: Final = 4.0
 _WIDEST_BYTES: Final = 2.0
 _GATHER: Final = 0.5
 """What a ring moves in an all-gather, relative to an all-reduce, which also reduces."""
+_GATED: Final = 3
+"""Matrices of the experts that were measured."""
 _AS_FITTED: Final = OperatorSettings()
 
 
@@ -99,7 +104,9 @@ class OperatorCosts:
         self._context_token_us = context_token_us(layers, tables, settings.engine)
         self._index_topk, self._index_read_us = model.index_topk, index_read_us(model, tables)
         self.one_decode = self.decode_attention(1)
-        self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
+        self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.attention_layers)
+        self.linear = None if layers.linear is None else _linear(layers.linear, split, tables, document)
+        """Times of layers with a state, beside their projections."""
         self.read_again_us = read_again_us(layers, tables, settings.engine)
         """Per token of decodes' context and layer, in steps that also have prompts."""
         self.sparse_step_us, self.sparse_token_us = sparse_us(model, layers, tables)
@@ -125,7 +132,9 @@ class OperatorCosts:
             PolicyError: the tables have none.
         """
         kind, wide, parts = self.layers.expert_weights, self._wide, max(1, split // apart)
-        width = model.moe_intermediate_size or model.intermediate_size
+        width: float = model.moe_intermediate_size or model.intermediate_size
+        if model.feed_forward_matrices != _GATED:  # experts as large as the gated ones that were measured
+            width *= model.feed_forward_matrices / _GATED
         experts, top_k = model.num_experts // apart, model.num_experts_per_tok / apart
         spread = self.rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
         curve: Curve | None
@@ -171,6 +180,8 @@ class OperatorCosts:
         """Return for each operator how well its times are known within the measured sizes."""
         parts = {**self._parts, **({"experts": self._shared} if self._shared else {})}
         found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in parts.items()}
+        if self.linear is not None:
+            found["states"] = self.linear.known
         return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
 
     def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
@@ -181,6 +192,8 @@ class OperatorCosts:
             parts["experts"] = [(times, curve, batch * self._wide.ranks) for times, curve in self._shared]
         parts["head"] = [(1.0, self.head, batch)]
         parts["attention"] = [(1.0, self.decode_attention(batch), context)]
+        if self.linear is not None:
+            parts["states"] = [(self.linear.layers, self.linear.decode, batch)]
         found = {}
         for name, curves in parts.items():
             whole = guessed = 0.0
@@ -269,6 +282,13 @@ class OperatorCosts:
             curve.known,
             curve.measured_up_to,
         )
+
+
+def _linear(linear: LinearLayers, split: int, tables: OperatorTables, document: Mapping[str, object]) -> LinearCosts:
+    from blis_tui.engine.latency.linear_layers import linear_costs  # noqa: PLC0415  (few models have them)
+
+    peak = tables.peak_per_us("bfloat16")
+    return linear_costs(linear, split, tables.bytes_per_us, peak, document.get(LINEAR))
 
 
 def _of_the_busiest(curve: Curve, busiest: Busiest) -> Curve:

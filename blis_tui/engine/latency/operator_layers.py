@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.engine.kv.states import projections
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
 from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 
 if TYPE_CHECKING:
-    from blis_tui.model import Model
+    from blis_tui.model import LinearLayers, Model
 
 _TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", NVFP4_BYTES: "nvfp4", MXFP4_BYTES: "mxfp4", 0.5: "int4"}
 
@@ -37,6 +38,8 @@ class Layers:
     expert_layers: int
     attention_layers: int
     """Number of layers with full attention."""
+    linear: LinearLayers | None
+    """Layers with a state; their projections are among the products."""
     window_layers: int
     """Number of layers with attention to the last ``window`` tokens only."""
     window: int
@@ -63,7 +66,7 @@ def weight_type(bytes_: float) -> str:
 
 def layers_of(model: Model, split: int) -> Layers:
     """Decompose a model as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
-    hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
+    hidden, layers, act = model.hidden_size, model.attention_layers, model.activation_bytes
     query = model.num_attention_heads * model.head_dim
     kv_heads = max(1, model.num_key_value_heads // split)
     experts = expert_layers(model)
@@ -76,14 +79,19 @@ def layers_of(model: Model, split: int) -> Layers:
         kv_heads, elements = 1, model.kv_lora_rank + model.qk_rope_head_dim
     else:
         elements = 2 * kv_heads * model.head_dim
-        shapes = ((query // split + elements, hidden), (hidden, query // split))
+        gates = query // split if model.output_gate else 0
+        shapes = ((query // split + gates + elements, hidden), (hidden, query // split))
         products = [Product(layers, n, k, weights) for n, k in shapes]
     moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
     if model.qk_norm:
         moved += layers * 2.0 * (query / split + elements / 2.0) * act
-    for count, wide in ((layers - experts, dense), (experts, shared_expert_width(model))):
+    if model.linear is not None:
+        products += [Product(model.linear.layers, n, k, weights) for n, k in projections(model.linear, hidden, split)]
+        gated = 3.0 * model.linear.values / split
+        moved += (model.linear.layers * (4.0 * hidden + gated) + 4.0 * hidden * _lone_blocks(model)) * act
+    for count, wide in ((model.feed_forwards - experts, dense), (experts, shared_expert_width(model))):
         if count and wide:
-            products.append(Product(count, 2 * wide // split, hidden, weights))
+            products.append(Product(count, (model.feed_forward_matrices - 1) * wide // split, hidden, weights))
             products.append(Product(count, hidden, wide // split, weights))
             moved += count * 3.0 * wide / split * act
     if experts:
@@ -96,6 +104,7 @@ def layers_of(model: Model, split: int) -> Layers:
         head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
         expert_layers=experts,
         attention_layers=layers - model.sliding_window_layers,
+        linear=model.linear,
         window_layers=model.sliding_window_layers,
         window=model.sliding_window,
         heads=max(1, model.num_attention_heads // split),
@@ -104,10 +113,15 @@ def layers_of(model: Model, split: int) -> Layers:
         cache_dim=max(1, elements // (2 * kv_heads)),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
         latent=model.kv_lora_rank > 0,
-        sums=2 * layers + 1 if split > 1 else 0,
+        sums=model.num_hidden_layers + model.feed_forwards + 1 if split > 1 else 0,
         norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,
         moved_bytes=moved,
     )
+
+
+def _lone_blocks(model: Model) -> int:
+    """Feed-forward blocks beyond those that are counted with attention: each reads and writes the residual stream."""
+    return model.feed_forwards - model.attention_layers
 
 
 def _latent_attention(model: Model, split: int, weights: str) -> list[Product]:
@@ -119,7 +133,7 @@ def _latent_attention(model: Model, split: int, weights: str) -> list[Product]:
     ``attention/mla_attention.py``; SGLang and TensorRT-LLM fuse the first product, too.
     """
     heads = max(1, model.num_attention_heads // split)
-    rank, rope, wide, layers = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim, model.num_hidden_layers
+    rank, rope, wide, layers = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim, model.attention_layers
     compressed = model.q_lora_rank
     queries = Product(layers, heads * (wide + rope), compressed or model.hidden_size, weights)
     return [

@@ -145,6 +145,7 @@ class OperatorModel(Overheads):
         ]
         self._prompts = _PromptAttention(costs)
         self._head = _Line(costs.head)
+        self._linear = costs.linear
         self._read_again_us = costs.read_again_us
         self._width = pool.engine.verify_width
         self._decodes: dict[int, _Decodes] = {}
@@ -204,6 +205,8 @@ class OperatorModel(Overheads):
             tokens += chunk.new
         time_us = self._prompts.time_us(chunks, beside_decodes=count > 0)
         time_us += self._of_tokens(tokens) + self._head.at(heads) + rows * self._request_us
+        if self._linear is not None:
+            time_us += self._linear.prompts_us(chunks) + self._linear.decodes_us(count)
         if count:
             line = self._decodes[count] if count in self._decodes else self._decoding(count)
             context = load.decode_context_tokens
@@ -225,6 +228,8 @@ class OperatorModel(Overheads):
         """Create and keep the lines of steps of ``count`` decodes."""
         width = self._width
         other = self._of_tokens(count * width) + self._head.at(count * width) + count * self._request_us
+        if self._linear is not None:
+            other += self._linear.decodes_us(count)
         curve = self.costs.decode_attention(count)
         sizes, times = curve.sizes, [width * time for time in curve.times_us]
         contexts = tuple(count * size for size in sizes)

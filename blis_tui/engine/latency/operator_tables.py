@@ -481,7 +481,7 @@ class OperatorTables:
         return PrefillAttention(_over_area(alone, known), _over_area(shared, known))
 
     def experts(
-        self, kind: str, hidden: int, intermediate: int, experts: int, top_k: float, split: int, spread: float = 0.0
+        self, kind: str, hidden: int, intermediate: float, experts: int, top_k: float, split: int, spread: float = 0.0
     ) -> Curve | None:
         """Time of a layer's experts over tokens; None = the tables have no experts at all.
 

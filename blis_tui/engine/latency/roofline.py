@@ -64,15 +64,17 @@ class RooflineModel(Overheads):
     def _set_arithmetic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
         """Set the FLOPs of a token, affine in the tokens before it; a decode computes ``width`` tokens."""
         shape = shape_of(model)
-        projections = 2.0 * (2.0 * shape.hidden * shape.query + 2.0 * shape.hidden * shape.key_value)
         rotary = 2.0 * shape.hidden
         expert_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.expert_ffn * model.num_experts_per_tok
         dense_mlp = 2.0 * _MLP_MATRICES * shape.hidden * shape.dense_ffn
         self._flops_per_token = (
-            shape.layers * (projections + rotary) + shape.moe_layers * expert_mlp + shape.dense_layers * dense_mlp
+            2.0 * shape.projections
+            + shape.layers * rotary
+            + shape.moe_layers * expert_mlp
+            + shape.dense_layers * dense_mlp
         )
         # Scores and weighted values are matrix products (4 per element); softmax and masking take 5 more vector ops.
-        self._flops_per_context = shape.layers * (4.0 * shape.heads * shape.head_dim + 5.0 * shape.heads)
+        self._flops_per_context = shape.attention_layers * (4.0 * shape.heads * shape.head_dim + 5.0 * shape.heads)
         peak = peak_tflops(model, hardware) * 1e12
         self._prefill_us_per_flop = 1e6 / tensor_parallel / (peak * hardware.mfu_prefill)
         decode_us_per_flop = width * 1e6 / tensor_parallel / (peak * hardware.mfu_decode)
@@ -82,17 +84,16 @@ class RooflineModel(Overheads):
     def _set_traffic(self, model: Model, hardware: Hardware, tensor_parallel: int, width: int) -> None:
         """Set the bytes of a step: weights once, then affine in new tokens and in the tokens before them."""
         shape = shape_of(model)
-        attention = shape.hidden * (shape.query + 2.0 * shape.key_value) + shape.query * shape.hidden
         dense_mlp = _MLP_MATRICES * shape.hidden * shape.dense_ffn
         per_weight = model.weight_bytes / tensor_parallel
-        self._weight_bytes = (shape.layers * attention + shape.dense_layers * dense_mlp) * per_weight
+        self._weight_bytes = (shape.projections + shape.dense_layers * dense_mlp) * per_weight
         self._experts = float(model.num_experts) if shape.moe_layers > 0.0 else 0.0
         expert_mlp = _MLP_MATRICES * shape.hidden * shape.expert_ffn
         self._expert_weight_bytes = shape.moe_layers * expert_mlp * per_weight
         self._idle_share = (
             (model.num_experts - model.num_experts_per_tok) / model.num_experts if self._experts > 0.0 else 0.0
         )
-        kv = 2.0 * shape.layers * shape.key_value * model.kv_cache_bytes / tensor_parallel
+        kv = 2.0 * shape.attention_layers * shape.key_value * model.kv_cache_bytes / tensor_parallel
         activations = shape.layers * shape.hidden * model.activation_bytes / tensor_parallel
         self._bytes_per_token = kv + activations
         self._bytes_per_context = kv

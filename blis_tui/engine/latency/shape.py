@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
+from blis_tui.engine.kv.states import projections
 
 if TYPE_CHECKING:
     from blis_tui.model import Hardware, Model, Pool
@@ -17,6 +19,12 @@ class Shape:
     """Widths and layer counts as floats, ready for formulas."""
 
     layers: float
+    attention_layers: float
+    """Layers with attention; the others have a state."""
+    projections: float
+    """Weights of all layers' projections: of queries, keys, values and output, and those of layers with a state."""
+    matrices: float
+    """Matrices of a feed-forward block."""
     moe_layers: float
     dense_layers: float
     hidden: float
@@ -38,7 +46,7 @@ def shape_of(model: Model) -> Shape:
     Interleaved models follow BLIS: every ``(step + 1)``-th layer has experts. A dense prefix
     (``first_k_dense_replace``) is ignored here, as in the fits of the formulas.
     """
-    layers = model.num_hidden_layers
+    layers = model.feed_forwards
     if model.num_experts <= 1:
         moe_layers = 0
     elif model.interleave_moe_layer_step > 0:
@@ -47,7 +55,10 @@ def shape_of(model: Model) -> Shape:
         moe_layers = layers
     ffn = model.intermediate_size or 4 * model.hidden_size
     return Shape(
-        layers=float(layers),
+        layers=float(model.num_hidden_layers),
+        attention_layers=float(model.attention_layers),
+        projections=float(_projections(model)),
+        matrices=float(model.feed_forward_matrices),
         moe_layers=float(moe_layers),
         dense_layers=float(layers - moe_layers),
         hidden=float(model.hidden_size),
@@ -62,13 +73,24 @@ def shape_of(model: Model) -> Shape:
     )
 
 
+def _projections(model: Model) -> int:
+    """Number of weights of the projections of all layers, as in the formulas: latent attention's are not compressed."""
+    hidden, query = model.hidden_size, model.num_attention_heads * model.head_dim
+    key_value = (model.num_key_value_heads or model.num_attention_heads) * model.head_dim
+    attention = hidden * ((3 if model.output_gate else 2) * query + 2 * key_value)
+    if model.linear is None:
+        return model.num_hidden_layers * attention
+    own = whole_sum([outputs * inputs for outputs, inputs in projections(model.linear, hidden)])
+    return model.attention_layers * attention + model.linear.layers * own
+
+
 def expert_layers(model: Model) -> int:
     """Layers with experts, as engines build them: all but a dense prefix, or every ``interleave_moe_layer_step``-th."""
     if model.num_experts <= 1:
         return 0
     if model.interleave_moe_layer_step > 0:
         return model.num_hidden_layers // model.interleave_moe_layer_step
-    return model.num_hidden_layers - min(model.num_hidden_layers, model.first_k_dense_replace)
+    return model.feed_forwards - min(model.feed_forwards, model.first_k_dense_replace)
 
 
 def shared_expert_width(model: Model) -> int:

@@ -247,7 +247,7 @@ def launches(model: Model, tensor_parallel: int) -> int:
     if model.weight_bytes == 1.0:
         each += _PRODUCTS_FP8
     shared = _DENSE if shared_expert_width(model) else 0
-    dense = model.num_hidden_layers - experts
+    dense = model.feed_forwards - experts
     return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
 
 

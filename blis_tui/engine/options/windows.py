@@ -1,8 +1,9 @@
-"""KV blocks and decodes of an instance whose model has layers with a sliding window.
+"""KV blocks and decodes of an instance whose model has layers with a sliding window, or with a state.
 
 Each request has a table of blocks in each group of layers. In groups with a window it gives back blocks as soon as no
-further token attends to them; the rest of the cache is as in ``BlockPool``. There, what is left of a prompt is always
-its head, which is why that pool counts most blocks without listing them. Here it is not, so each block is listed.
+further token attends to them; in groups with a state it has one block as long as it has any. The rest of the cache is
+as in ``BlockPool``. There, what is left of a prompt is always its head, which is why that pool counts most blocks
+without listing them. Here it is not, so each block is listed.
 
 Source: vLLM 0.32.0, ``v1/core/single_type_kv_cache_manager.py`` and ``v1/core/kv_cache_coordinator.py``.
 """
@@ -36,7 +37,8 @@ class Tables(Picklable):
     """The blocks of one request.
 
     Attributes:
-        rows: for each group, the blocks in the order of the tokens.
+        rows: for each group without a state, the blocks in the order of the tokens.
+        states: for each group with a state, its block.
         cached: number of leading blocks whose content is recorded.
         passed: number of leading blocks that were given back in groups with a window.
         left: what was given back there: group, position and block.
@@ -44,6 +46,7 @@ class Tables(Picklable):
 
     def __init__(self, groups: int) -> None:
         self.rows: list[list[int]] = [[] for _ in range(groups)]
+        self.states: list[int] = []
         self.cached = self.passed = 0
         self.left: list[tuple[int, int, int]] = []
 
@@ -52,11 +55,13 @@ class Tables(Picklable):
 class GroupedPool(BlockPool):
     """All KV blocks of one instance.
 
+    With groups with a state, nothing can be found again: ``caching`` must be off, as with ``mamba_cache_mode: none``.
+
     Args:
         total: blocks in the pool.
         block_size_tokens: tokens per block.
         prompts: the keys of prompts.
-        groups: the groups of layers. Those with a window come first.
+        groups: the groups of layers. Those with a window come first, those with a state last.
         window_blocks: the most blocks that a request holds in a group with a window.
         caching: whether computed blocks can be found again (``enable_prefix_caching``).
         ahead: whether a step is planned while the previous one is in flight.
@@ -80,6 +85,8 @@ class GroupedPool(BlockPool):
         ahead: bool,
     ) -> None:
         super().__init__(total, block_size_tokens, prompts, caching=caching, as_vllm=True)
+        if groups.states and caching:
+            raise SimulationError("states of layers are not kept in the prefix cache")
         self.groups = groups
         self.window_blocks = window_blocks
         self._windows = [groups.window] * groups.windowed + [0] * groups.full
@@ -149,7 +156,8 @@ class GroupedPool(BlockPool):
         """Number of free blocks needed to admit a request; see ``BlockPool``."""
         size, passed = self.block_size_tokens, self._passed(cached * self.block_size_tokens)
         keys = self._keys(request, cached)
-        idle = blocks = most = 0
+        idle = 0
+        blocks = most = self.groups.states
         for found, window in zip(self._found, self._windows, strict=True):
             skipped = passed if window else 0
             for key in keys[skipped:]:
@@ -197,7 +205,9 @@ class GroupedPool(BlockPool):
     def missing(self, request: Request, computed_tokens: int) -> int:
         """Number of blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         blocks, tables = -(-computed_tokens // self.block_size_tokens), self._tables.get(request.index)
-        return len(self._windows) * max(0, blocks - (0 if tables is None else len(tables.rows[0])))
+        if tables is None:
+            return len(self._windows) * blocks + (self.groups.states if blocks else 0)
+        return len(self._windows) * max(0, blocks - len(tables.rows[0]))
 
     def slide(self, request: Request) -> None:
         """Take back the blocks that no further token of a running request attends to."""
@@ -242,6 +252,10 @@ class GroupedPool(BlockPool):
             for group, row in enumerate(tables.rows):
                 row.extend(self._take(group, need))
             request.held_blocks += need * len(self._windows)
+        if not tables.states and tables.rows[0]:
+            for group in range(self.groups.states):
+                tables.states += self._take(len(self._windows) + group, 1)
+            request.held_blocks += len(tables.states)
         known = computed_tokens
         if before >= request.target_tokens:  # a decode: its input is the latest token, which may not be known yet
             known = before if processed >= 0 else before + 1
@@ -380,7 +394,7 @@ class GroupedPool(BlockPool):
         if findable and self.caching:
             self._make_own_findable(request, tables)
         request.held_blocks = request.shared_blocks = 0
-        gone = [[block for block in reversed(row) if block != _GONE] for row in tables.rows]
+        gone = [[block for block in reversed(row) if block != _GONE] for row in (*tables.rows, tables.states)]
         for blocks in gone:
             self._give_back(blocks)
         if not self.has_deadlines:
@@ -452,7 +466,13 @@ class GroupedPool(BlockPool):
     def state(self) -> tuple[object, ...]:
         """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
         tables = [
-            (index, table.cached, [*table.left], [[*row] for row in table.rows])
+            (
+                index,
+                table.cached,
+                [*table.left],
+                [[*row] for row in table.rows],
+                *([[*table.states]] if table.states else ()),
+            )
             for index, table in self._tables.items()
         ]
         flights = (self._flies, [*self._in_flight.items()], [*self._granted.items()], self._just_ended)
@@ -470,6 +490,10 @@ class GroupedPool(BlockPool):
         for request, count in holders:
             tables = self._tables.get(request.index)
             blocks = [] if tables is None else [one for row in tables.rows for one in row if one != _GONE]
+            if tables is not None:
+                if tables.rows[0] and len(tables.states) != self.groups.states:
+                    return f"request {request.request_id} has {len(tables.states)} blocks of states"
+                blocks += tables.states
             if len(blocks) != count:
                 return f"request {request.request_id} is said to hold {count} blocks, its tables have {len(blocks)}"
             shared = self._shared(request, blocks)

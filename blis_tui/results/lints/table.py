@@ -30,6 +30,8 @@ class Lint:
     name: str
     promise: str
     check: Callable[[LintContext], Finding | str]
+    common: bool = True
+    """Whether it says something about most experiments; others are not listed among what a run confirms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def check_all(seen: LintContext) -> Checkup:
             findings.append(_for_pools(finding, seen))
         elif finding:
             skipped.append((lint.promise, finding))
-        else:
+        elif lint.common:
             passed.append(lint.promise)
     findings.sort(key=_severity)
     return Checkup(seen.cluster.events, seen.done, tuple(findings), tuple(passed), tuple(skipped))
@@ -157,6 +159,7 @@ LINTS: Final[tuple[Lint, ...]] = (
         "step times come mostly from measured operators, or do not use operator tables",
         unread.extrapolated,
     ),
+    Lint("states", "no layer has a state for each request (linear attention, Mamba-2)", unread.states, common=False),
     Lint(
         "eager-without-cost",
         "the cost of running without CUDA graphs is known where they are off",

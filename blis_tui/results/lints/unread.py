@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import percent_text, plural, span_text
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
+from blis_tui.engine.kv.states import state_bytes
 from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.wrappers import COMPUTED, HookedModel, Launched, ScaledStepTimes, without_graphs
@@ -174,7 +175,8 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
             )
-        if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
+        grouped = pool.model.sliding_window_layers or pool.model.linear
+        if engine.disable_hybrid_kv_cache_manager is not None and not grouped:
             yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != budget:
@@ -331,6 +333,37 @@ def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
         groups=groups,
     )
     return kv_capacity(memory, sizing).blocks
+
+
+def states(seen: LintContext) -> Finding | str:
+    """A model has layers with a state for each request (linear attention, Mamba-2), whose servers were not measured.
+
+    Their prefix cache is off: what vLLM calls ``mamba_cache_mode: none``, its default up to 0.27. From 0.28 on it keeps
+    copies of states (``align``), which is not simulated. Where the batching rule is not vLLM's, states of as many
+    requests as may run take memory of their own, as TensorRT-LLM reserves it.
+    """
+    found = next((at for at, pool in enumerate(seen.cluster.pools) if pool.model.linear is not None), None)
+    if found is None:
+        return ""
+    pool, limits = seen.cluster.pools[found], seen.cluster.instances[found].batch.limits
+    linear = pool.model.linear
+    if linear is None:
+        return ""
+    bytes_ = linear.layers * state_bytes(linear, pool.tensor_parallel) * pool.tensor_parallel
+    where = (
+        f"in KV blocks, enlarged to {limits.block_size_tokens:,} tokens"
+        if limits.kv_groups is not None
+        else f"reserved for {limits.max_num_seqs:,} requests beside the KV blocks"
+    )
+    return Finding(
+        id="states",
+        message=f"{linear.layers} layers of {pool.model.name} have a state for each request, "
+        f"{bytes_ / 2**20:,.1f} MiB, {where}. No server with such layers was measured, and no prefix is cached.",
+        figures={"layers": linear.layers, "state_bytes": bytes_, "block_size_tokens": limits.block_size_tokens},
+        advice="Compare with a server without prefix caching: vLLM 0.28 and later has it on unless it is started with "
+        "--no-enable-prefix-caching.",
+        keys=("model", "engine.enable_prefix_caching"),
+    )
 
 
 EXTRAPOLATED_SHARE: Final = 10

@@ -205,10 +205,13 @@ class _Export:
 # ---- engines ----
 
 
-def _vllm_arguments(data: dict[str, Json], _: dict[str, Json]) -> Iterator[str]:
+def _vllm_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[str]:
     engine, scheduling = as_map(data.get("engine")), _get(data, "policy.scheduling.kind")
     if scheduling == "priority-fcfs":
         yield from ("--scheduling-policy", "priority")
+    off = [one.get("enable_prefix_caching") is False for one in (engine, as_map(bare.get("engine")))]
+    if all(off):  # of models with states; vLLM has it on from 0.28
+        yield "--no-enable-prefix-caching"
     if (many := number(engine.get("data_parallel"))) > 1:
         yield from ("--data-parallel-size", str(many))
     if engine.get("lora") is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.input_files import real_path
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
-from blis_tui.spec.hf import ATTENTION, build_model, canonical_config, missing_fields
+from blis_tui.spec.hf import ATTENTION, build_model, canonical_config, linear_layers, missing_fields
 from blis_tui.spec.library import is_id
 from blis_tui.spec.reader import complete
 from blis_tui.spec.schema import properties_of
@@ -19,27 +19,36 @@ if TYPE_CHECKING:
     from blis_tui.spec.foreign.reading import Imported
 
 _CONSEQUENCES: Final = {
-    "full_attention_interval": "all layers count as full attention",
     "attention_chunk_size": "every layer attends to the whole context",
-    "hybrid_override_pattern": "all layers count as attention and MLP",
     "attn_layer_period": "all layers count as attention",
-    "mamba_num_heads": "state-space layers count as attention",
     "mamba_d_state": "state-space layers count as attention",
-    "ssm_state_size": "state-space layers count as attention",
-    "linear_num_value_heads": "linear attention counts as full attention",
     "decoder_sparse_step": "all layers count as having experts",
     "mlp_only_layers": "all layers count as having experts",
     "moe_layer_freq": "all layers behind the first dense ones count as having experts",
     "rope_parameters": "the context is `max_position_embeddings`, unscaled; older configurations say `rope_scaling`",
     "index_topk": "sparse attention counts as full attention, except in the step times of `operators`",
+    "moe_latent_size": "experts count as if they took the whole width of the residual stream",
+    "routed_expert_hidden_size": "experts count as if they took the whole width of the residual stream",
     "num_nextn_predict_layers": "multi-token prediction is not simulated",
+    "mtp_num_hidden_layers": "multi-token prediction is not simulated",
     "vision_config": "images are not simulated; the vision encoder's weights are not counted",
     "audio_config": "audio is not simulated; the audio encoder's weights are not counted",
 }
 """Keys without a counterpart that would change results -> what is simulated instead."""
+_OF_STATES: Final = {
+    "full_attention_interval": "all layers count as full attention",
+    "hybrid_override_pattern": "all layers count as attention and MLP",
+    "mamba_num_heads": "state-space layers count as attention",
+    "ssm_state_size": "state-space layers count as attention",
+    "linear_num_value_heads": "linear attention counts as full attention",
+    "linear_attn_config": "linear attention counts as full attention",
+}
+"""Keys of layers with a state -> what is simulated instead where a configuration does not describe them completely."""
 
 _UNGATED: Final = ("gelu", "relu")
 """Beginnings of activations that are not gated, unless the model's type says so."""
+_COUNTED: Final = "relu2"
+"""One that counts with its two matrices."""
 _WIDTH: Final = re.compile(r"(?:^|[-_.])(?:w\d{1,2}a\d{1,2}|fp8)(?![0-9a-z])")
 """Model names that contain the width of the weights."""
 
@@ -103,12 +112,16 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
     known = {*properties_of("Model", "config"), "text_config"}
     places = {key: path for path, key, _ in _keys(given.document.data)}
     idle: list[str] = []
+    described = linear_layers(config) is not None
     for path, key, value in _keys(given.document.data):
         if value is None:
             continue
         if key in known:
-            if key == "layer_types" and isinstance(value, list) and not ATTENTION.issuperset(map(str, value)):
+            kinds = ATTENTION | {"linear_attention"} if described else ATTENTION
+            if key == "layer_types" and isinstance(value, list) and not kinds.issuperset(map(str, value)):
                 given.note(Fate.APPROXIMATED, path, "layers of neither full nor sliding attention count as full")
+            elif key in _OF_STATES and not described:
+                given.note(Fate.NOT_CARRIED, path, _OF_STATES[key])
         elif key in _CONSEQUENCES and _matters(key, value, config):
             given.note(Fate.NOT_CARRIED, path, _CONSEQUENCES[key])
         elif key not in _CONSEQUENCES:
@@ -116,7 +129,8 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
     if idle:
         listed = ", ".join(dict.fromkeys(idle))
         given.note(Fate.NO_EFFECT, (), f"left out, because they do not affect a simulation: {listed}")
-    if str(config.get("hidden_act", "")).startswith(_UNGATED) and not str(config.get("model_type")).startswith("gemma"):
+    activation, gemma = str(config.get("hidden_act", "")), str(config.get("model_type")).startswith("gemma")
+    if activation.startswith(_UNGATED) and activation != _COUNTED and not gemma:
         text = "without a gate, a feed-forward block has two matrices: three are counted, as if it had one"
         given.note(Fate.APPROXIMATED, places["hidden_act"], text)
     if _int(config.get("interleave_moe_layer_step")) > 1:

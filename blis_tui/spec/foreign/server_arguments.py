@@ -161,6 +161,8 @@ VLLM: Final = Server(
             "performance-mode optimization-level": _KERNELS,
             "kv-cache-memory-bytes": "the KV cache is what `gpu_memory_utilization` leaves: see `engine.kv_blocks`",
             "scheduler-cls": "the scheduler is vLLM's own",
+            "mamba-cache-mode mamba-block-size": "states are never copied for the prefix cache, as with `none`",
+            "mamba-cache-dtype mamba-ssm-cache-dtype": "states have the types of the model document: `mamba_ssm_dtype`",
         }
     ),
 )

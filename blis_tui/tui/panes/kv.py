@@ -106,6 +106,8 @@ class Holding:
     """Shared blocks that the request also holds."""
     tokens: int = 0
     """Tokens of the request in the cache."""
+    states: int = 0
+    """Of the blocks, those that hold its states in layers without keys and values."""
 
 
 def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
@@ -113,7 +115,7 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
 
     Requests that compute their last tokens hold blocks, too, but are in no batch of a snapshot any more.
     """
-    kv = instance.kv
+    kv, states = instance.kv, _state_blocks(instance)
     holders = [*instance.running, *(request for request in instance.waiting if request.held_blocks)]
     found = [
         Holding(
@@ -122,6 +124,7 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
             request.request_id,
             request.shared_blocks,
             request.computed_tokens,
+            states if request.held_blocks else 0,
         )
         for request in holders
     ]
@@ -133,6 +136,12 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
         Holding("blank", kv.blank_blocks),
     ]
     return tuple(found)
+
+
+def _state_blocks(instance: InstanceSnapshot) -> int:
+    """Number of blocks that hold the states of one request."""
+    groups = instance.profile.limits.kv_groups
+    return 0 if groups is None else groups.states
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +293,8 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
         fact("used", f"{used}, {percent_text(kv.used_blocks, kv.total_blocks)}"),
         fact("cache hits", share),
     ]
+    if states := _state_blocks(instance):
+        figures.append(fact("states", f"{plural(states, 'block')} a request"))
     return figures if alone else [Content.styled(f"instance {instance.index}", "bold"), *figures]
 
 
@@ -351,7 +362,8 @@ def holding_text(holding: Holding, total: int) -> str:
     if not holding.request:
         return f"{BLOCK_STYLES[holding.kind].word}: {plural(holding.blocks, 'block')}, {share}"
     shared = f" and {count_text(holding.shared)} shared" if holding.shared else ""
-    blocks = f"{plural(holding.blocks, 'block')}{shared}"
+    states = f" ({count_text(holding.states)} of states)" if holding.states else ""
+    blocks = f"{plural(holding.blocks, 'block')}{states}{shared}"
     return f"{holding.request}: {blocks}, {plural(holding.tokens, 'token')}, {share} of the cache"
 
 
