@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import blis_tui
 from blis_tui.base.errors import SpecError
+from blis_tui.cli.main import cli
 from blis_tui.engine.kv.capacity import active_parameters, parameters
 from blis_tui.model import LinearLayers
 from blis_tui.spec.foreign.export import export
@@ -234,3 +236,18 @@ def test_a_command_that_is_written_turns_the_prefix_cache_off() -> None:
     made = export("vllm", "quickstart", ["model=qwen3.5-27b", "hardware=h200"])
     assert "--no-enable-prefix-caching" in made.text
     assert not [one for one in made.lost if one.startswith("engine")]
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"),
+    [("Qwen/Qwen3-Next-80B-A3B-Instruct", {}), ("Qwen/Qwen3-32B", {"enable_prefix_caching": True})],
+)
+def test_a_command_with_a_prefix_cache_is_imported_without_it(model: str, engine: dict[str, bool]) -> None:
+    """Only where layers have a state; what is left out is said, and not that it was taken."""
+    words = ["vllm", "serve", model, "-tp", "4", "--enable-prefix-caching"]
+    done = CliRunner().invoke(cli, ["spec", "import", "vllm", "--hardware", "h100", "--", *words])
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load(done.stdout).get("engine", {}) == engine
+    told = [line for line in done.stderr.splitlines() if "enable-prefix-caching:" in line]
+    assert len(told) == 1
+    assert ("not carried: prefix caches with copies of states" in told[0]) == (not engine)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import DataPath, Json, Source
+    from blis_tui.model import Pool
     from blis_tui.spec.foreign.reading import Imported
     from blis_tui.spec.foreign.servers import Start, Wanted
 
@@ -199,6 +200,7 @@ def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, Da
         _hand_over(group, apart=apart)
         if apart and group.made.engine != "vllm":
             _with_vllm_scheduler(group)
+        _prefix_cache(group)
         _host_cache(group)
         if label or group.copies > 1:
             key = f"instances: {group.copies}` of pool `{label}" if label else f"cluster.instances: {group.copies}"
@@ -319,6 +321,38 @@ def _with_vllm_scheduler(group: _Group) -> None:
     group.made.given.note(Fate.NOT_CARRIED, (), text)
 
 
+_PREFIX_CACHE: Final = "enable-prefix-caching"
+
+
+def _prefix_cache(group: _Group) -> None:
+    """Leave out a prefix cache that is asked for where layers have a state: no copies of states are simulated."""
+    engine = as_map(group.body.get("engine"))
+    if engine.get("enable_prefix_caching") is not True or group.made.given.problems:
+        return
+    others = {key: value for key, value in engine.items() if key != "enable_prefix_caching"}
+    pool = _pool_of({**group.body, "engine": others})
+    if pool is None or pool.model.linear is None:
+        return
+    group.body.pop("engine")
+    if others:
+        group.body["engine"] = others
+    path = (_PREFIX_CACHE,)
+    notes = group.made.given.notes
+    notes[:] = [note for note in notes if note.path != path]  # it was taken
+    text = "prefix caches with copies of states are not simulated: every prompt is computed whole"
+    group.made.note(Fate.NOT_CARRIED, _PREFIX_CACHE, text)
+
+
+def _pool_of(body: Mapping[str, Json]) -> Pool | None:
+    """Return the server that a document describes; None if it has problems, which are said of the whole later."""
+    head: dict[str, Json] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "size"}}
+    try:
+        (pool,) = load("-", stdin_text=yaml_text({**head, **body, "workload": "chatbot"})).pools
+    except SpecError:
+        return None
+    return pool
+
+
 def _host_cache(group: _Group) -> None:
     """Make a tier of host memory for KV blocks; its size in blocks is that of the model's."""
     if group.made.host_cache is None or group.made.given.problems:
@@ -331,12 +365,9 @@ def _host_cache(group: _Group) -> None:
     if not size and not blocks:
         size = _LMCACHE_BYTES
         group.made.note(Fate.APPROXIMATED, name, "the size of its host memory is not said: 5 GiB, LMCache's default")
-    head: dict[str, Json] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "size"}}
-    text = yaml_text({**head, **group.body, "workload": "chatbot"})
-    try:
-        (pool,) = load("-", stdin_text=text).pools
-    except SpecError:
-        return  # said again of the whole
+    pool = _pool_of(group.body)
+    if pool is None:
+        return
     tokens = kv_bytes_per_token(pool.model, pool.tensor_parallel) * pool.tensor_parallel
     per_us = pool.hardware.host_link_gb_per_s * 1e3 * pool.tensor_parallel / tokens
     blocks = blocks or int(size / (tokens * pool.engine.block_size_tokens))
