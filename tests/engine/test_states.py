@@ -64,13 +64,18 @@ GDN = LinearLayers(
         ("qwen3.5-35b-a3b", "auto", 1, 1056),
         ("qwen3.5-35b-a3b", "auto", 4, 528),
         ("qwen3-next-80b-a3b", "auto", 1, 544),
-        ("kimi-linear-48b-a3b", "auto", 2, 944),
         ("nemotron-3-nano-30b-a3b", "fp8", 1, 4176),
     ],
 )
 def test_blocks_are_as_large_as_vllm_says_in_its_log(name: str, dtype: str, split: int, tokens: int) -> None:
     """``Setting attention block size to N tokens``, as servers logged it in 2025 and 2026."""
     assert block_size_of(model(name, dtype), split, 16) == tokens
+
+
+@pytest.mark.parametrize(("split", "tokens"), [(1, 1920), (2, 1024), (4, 512), (8, 256)])
+def test_beside_latent_attention_a_block_is_a_multiple_of_128_tokens(split: int, tokens: int) -> None:
+    assert block_size_of(model("kimi-linear-48b-a3b"), split, 16) == tokens
+    assert block_size_of(model("kimi-linear-48b-a3b"), split, 4096) == 4096
 
 
 def test_a_state_is_the_convolutions_last_inputs_and_a_matrix_for_each_head() -> None:
@@ -80,7 +85,9 @@ def test_a_state_is_the_convolutions_last_inputs_and_a_matrix_for_each_head() ->
     assert state_bytes(grouped, 4) == 3 * (8 * 4 + 2 * 4 * 16) // 4 * 2 + 2 * 4 * 16 * 4, "each GPU has one of 4 groups"
 
 
-def test_a_larger_configured_block_stays() -> None:
+def test_a_block_is_a_multiple_of_the_configured_one() -> None:
+    assert enlarged(32, 3_207_168, 4096) == 800
+    assert enlarged(512, 3_207_168, 4096) == 1024
     assert enlarged(2048, 3_207_168, 4096) == 2048
     assert enlarged(1, 3_207_168, 4096) == 784
 
@@ -132,6 +139,9 @@ def test_other_engines_reserve_states_for_all_requests() -> None:
 def test_projections_are_split() -> None:
     assert projections(GDN, 5120) == ((16384, 5120), (96, 5120), (5120, 6144))
     assert projections(GDN, 5120, 4) == ((4096, 5120), (24, 5120), (5120, 1536))
+    kda = replace(GDN, kind="kda", key_heads=32, value_heads=32)
+    gates = ((1024, 128), (128, 2304), (1024, 128))
+    assert projections(kda, 2304, 4) == ((3 * 1024 + 8 + 128, 2304), *gates, (2304, 1024))
 
 
 # ---- the groups ----

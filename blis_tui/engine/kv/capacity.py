@@ -309,7 +309,8 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
 def states_beside_kv(memory: InstanceMemory, sizing: str) -> int:
     """Number of states that SGLang has room for, at least 1: they share what is left with the KV cache, 0.9 to 1.
 
-    Source: SGLang 0.5, ``mem_cache/kv_cache_configurator.py`` (``_handle_max_mamba_cache``), without a radix cache.
+    Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_handle_max_mamba_cache``), without a radix
+    cache and ``max_running_requests``. One of them is for padding there, and counts as a request's here.
     """
     instance_memory = replace(memory, max_num_seqs=1)
     found = kv_capacity(instance_memory, sizing)
@@ -459,7 +460,8 @@ def block_size_of(model: Model, tensor_parallel: int, block_size_tokens: int) ->
         return block_size_tokens
     layer = replace(model, num_hidden_layers=1, linear=None)
     state = state_bytes(model.linear, tensor_parallel)
-    return enlarged(block_size_tokens, state, kv_bytes_per_token(layer, tensor_parallel))
+    token = kv_bytes_per_token(layer, tensor_parallel)
+    return enlarged(block_size_tokens, state, token, latent=model.kv_lora_rank > 0)
 
 
 def active_parameters(model: Model) -> int:
