@@ -207,6 +207,7 @@ def _linear_contradictions(config: Mapping[str, object]) -> Iterator[str]:
     linear = linear_layers(config)
     if linear is None:
         return
+    yield from _miscounted(config, layers)
     mixing = layers if linear.kind != "mamba2" else len(str(pattern)) - _blocks(str(pattern))
     if _sliding_window(config)[1]:
         yield "layers with a sliding window beside layers with a state are not simulated"
@@ -216,6 +217,20 @@ def _linear_contradictions(config: Mapping[str, object]) -> Iterator[str]:
         name = "mamba_num_heads" if linear.kind == "mamba2" else "linear_num_value_heads"
         per = "n_groups" if linear.kind == "mamba2" else "linear_num_key_heads"
         yield f"{name} {linear.value_heads} is not a multiple of {per} {linear.key_heads}"
+
+
+def _miscounted(config: Mapping[str, object], layers: int) -> Iterator[str]:
+    """Yield what lists layers with a state, but not those that the model has."""
+    kinds, given = config.get("layer_types"), config.get("linear_attn_config")
+    if isinstance(kinds, list) and len(kinds) != layers:
+        yield f"layer_types has {len(kinds)} layers, num_hidden_layers is {layers}"
+    if not isinstance(given, dict):
+        return
+    parts = [part for part in (given.get("kda_layers"), given.get("full_attn_layers")) if isinstance(part, list)]
+    listed = [number for part in parts for number in part]
+    known = set(listed) <= set(range(1, layers + 1))
+    if len(set(listed)) != len(listed) or not known or (len(parts) > 1 and len(listed) != layers):
+        yield f"linear_attn_config does not list each of the layers 1 to {layers} once"
 
 
 def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "auto") -> Model:
@@ -299,9 +314,9 @@ def _blocks(pattern: str) -> int:
 def linear_layers(config: Mapping[str, object]) -> LinearLayers | None:
     """Return the layers that keep a state for each request, as a canonical configuration describes them; None = none.
 
-    Sources: vLLM 0.28, ``model_executor/layers/mamba/mamba_utils.py`` for the parts of a state and their types, and
-    ``model_executor/models/config.py`` for the types where configurations leave them out: Nemotron-H's matrices are of
-    32 bits, as are Kimi Linear's; Qwen3-Next's are of the activations' type, and Qwen3.5 states it.
+    Sources: vLLM 0.28, ``model_executor/layers/mamba/mamba_utils.py`` for the parts of a state and their types (Kimi
+    Linear's matrices are of 32 bits; others of the activations' type, as Qwen3-Next's, if nothing says otherwise), and
+    ``model_executor/models/config.py``: Qwen3.5 states the type, and Nemotron-H's is 32 bits if it does not.
     """
     return _gated_delta_net(config) or _kimi_delta_attention(config) or _mamba_2(config)
 

@@ -48,6 +48,14 @@ KDA: dict[str, Any] = {
         "short_conv_kernel_size": 4,
     }
 }
+
+
+def listing(kda: list[int], full: list[int] | None) -> dict[str, Any]:
+    """Layers with Kimi Delta Attention, by these numbers."""
+    others = {} if full is None else {"full_attn_layers": full}
+    return {"linear_attn_config": {"kda_layers": kda, **others, "num_heads": 4, "head_dim": 64}}
+
+
 MAMBA: dict[str, Any] = {
     "hybrid_override_pattern": "MEM*M-ME",
     "mamba_num_heads": 8,
@@ -177,6 +185,13 @@ def test_multi_token_prediction_is_said_to_be_left_out(tmp_path: Path) -> None:
         ({**MAMBA, "hybrid_override_pattern": "MEMEMEM-"}, "all 4 layers have a state, and none attends"),
         ({**GDN, "layer_types": ["linear_attention"] * 8}, "all 8 layers have a state, and none attends"),
         ({**GDN, "linear_num_value_heads": 6}, "linear_num_value_heads 6 is not a multiple of linear_num_key_heads 4"),
+        (
+            {**GDN, "layer_types": ["linear_attention", "full_attention"]},
+            "layer_types has 2 layers, num_hidden_layers is 8",
+        ),
+        (listing([1, 2, 3, 5, 6, 7], [4]), "does not list each of the layers 1 to 8 once"),
+        (listing([1, 1, 2, 3, 5, 6, 7], None), "does not list each of the layers 1 to 8 once"),
+        (listing([5, 6, 99], None), "does not list each of the layers 1 to 8 once"),
         (
             {**GDN, "sliding_window": 64, "layer_types": ["linear_attention", "sliding_attention"] * 4},
             "layers with a sliding window beside layers with a state are not simulated",
