@@ -278,7 +278,7 @@ def check_states(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
     path = (*engine, "enable_prefix_caching")
     if path in document.keys and document.get(*path) is True:
         message = f"{said}: a prefix cache with copies of states (`mamba_cache_mode` align or all) is not simulated"
-        hint = "set it to false, and start vLLM 0.28 or later with --no-enable-prefix-caching to compare"
+        hint = "set it to false, and start vLLM 0.26 or later with --no-enable-prefix-caching to compare"
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
     heads = {"key": model.linear.key_heads, "value": model.linear.value_heads}
     for name, count in heads.items():

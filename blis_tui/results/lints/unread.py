@@ -338,7 +338,7 @@ def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
 def states(seen: LintContext) -> Finding | str:
     """A model has layers with a state for each request (linear attention, Mamba-2), whose servers were not measured.
 
-    Their prefix cache is off: what vLLM calls ``mamba_cache_mode: none``, its default up to 0.27. From 0.28 on it keeps
+    Their prefix cache is off: what vLLM calls ``mamba_cache_mode: none``, its default up to 0.25. From 0.26 on it keeps
     copies of states (``align``), which is not simulated. Where the batching rule is not vLLM's, states of as many
     requests as may run take memory of their own, as TensorRT-LLM reserves it.
     """
@@ -360,8 +360,8 @@ def states(seen: LintContext) -> Finding | str:
         message=f"{linear.layers} layers of {pool.model.name} have a state for each request, "
         f"{bytes_ / 2**20:,.1f} MiB, {where}. No server with such layers was measured, and no prefix is cached.",
         figures={"layers": linear.layers, "state_bytes": bytes_, "block_size_tokens": limits.block_size_tokens},
-        advice="Compare with a server without prefix caching: vLLM 0.28 and later has it on unless it is started with "
-        "--no-enable-prefix-caching.",
+        advice="Compare with a server without prefix caching: vLLM 0.26 and later is started with "
+        "--no-enable-prefix-caching, SGLang with --disable-radix-cache.",
         keys=("model", "engine.enable_prefix_caching"),
     )
 

@@ -210,7 +210,7 @@ def _vllm_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[st
     if scheduling == "priority-fcfs":
         yield from ("--scheduling-policy", "priority")
     off = [one.get("enable_prefix_caching") is False for one in (engine, as_map(bare.get("engine")))]
-    if all(off):  # of models with states; vLLM has it on from 0.28
+    if all(off):  # of models with states; vLLM has it on from 0.26
         yield "--no-enable-prefix-caching"
     if (many := number(engine.get("data_parallel"))) > 1:
         yield from ("--data-parallel-size", str(many))
