@@ -212,6 +212,8 @@ def _check_capacity(stack: _Stack, traits: EngineBehavior) -> Iterator[Diagnosti
         budget = document.whole(*stack.at("engine", "max_num_batched_tokens")) or 1
         slots = groups.longest(blocks, block_size, budget, longest, traits)
     room = f"{blocks} blocks of {block_size} tokens hold {slots}"
+    if groups is not None and groups.states:
+        room += f" of one request, as {groups.states} hold its states"
     if limit == "auto":
         longest = min(stack.model.max_position_embeddings, slots)
     yield from _check_smallest(stack, slots, longest, room)

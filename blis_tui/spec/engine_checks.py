@@ -281,9 +281,10 @@ def check_states(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
         hint = "set it to false, and start vLLM 0.26 or later with --no-enable-prefix-caching to compare"
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
     heads = {"key": model.linear.key_heads, "value": model.linear.value_heads}
+    if model.linear.kind == "mamba2" and heads["key"] == 1:  # the only group is copied
+        del heads["key"]
     for name, count in heads.items():
-        copied = name == "key" and model.linear.kind == "mamba2" and not split % count
-        if count % split and not copied:
+        if count % split:
             message = f"tensor_parallel {split} does not divide the {count} {name} heads of {model.name}'s states"
             usable = [str(n) for n in range(1, 65) if not any(each % n for each in heads.values())]
             path = where(document, owner, "tensor_parallel")

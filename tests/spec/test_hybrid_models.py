@@ -227,6 +227,26 @@ def test_heads_of_states_are_split_evenly() -> None:
         blis_tui.load("quickstart", set=settings)
 
 
+def test_too_few_blocks_for_a_request_are_said_to_hold_its_states_too() -> None:
+    settings = {"model": "qwen3.5-27b", "hardware": "h200", "latency": "fitted", "engine.kv_blocks": 3}
+    with pytest.raises(SpecError, match="exceeds the KV cache") as caught:
+        blis_tui.load("quickstart", set=settings)
+    assert caught.value.diagnostics[0].help == "3 blocks of 784 tokens hold 0 of one request, as 3 hold its states"
+
+
+@pytest.mark.parametrize(("groups", "said"), [(8, "does not divide the 8 key heads of"), (1, "")])
+def test_only_a_single_group_of_mamba_2_is_copied(groups: int, said: str) -> None:
+    """vLLM 0.28, ``mamba_mixer2.py``: "If tensor parallel world size does not divide num_groups ... must equal 1"."""
+    config = {**CONFIG, **MAMBA, "num_attention_heads": 16, "mamba_num_heads": 16, "n_groups": groups}
+    settings = {"model": {"config": config}, "hardware": "h200", "latency": "fitted", "cluster.tensor_parallel": 16}
+    if not said:
+        blis_tui.load("quickstart", set=settings)
+        return
+    with pytest.raises(SpecError, match=said) as caught:
+        blis_tui.load("quickstart", set=settings)
+    assert caught.value.diagnostics[0].help == "possible values are 1, 2, 4, 8"
+
+
 @pytest.mark.parametrize("batching", ["vllm-v1", "sglang"])
 def test_each_run_says_that_no_server_like_this_was_measured(batching: str) -> None:
     config = {**CONFIG, **GDN, "num_attention_heads": 8, "head_dim": 128}

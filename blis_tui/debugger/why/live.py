@@ -395,6 +395,8 @@ def _blocks(
     limits, more = profile.limits, profile.traits.asks_for_more
     who: str | Subject = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "the next request"
     size = f"{plural(stop.need - stop.kept, 'KV block')} of {plural(limits.block_size_tokens, 'token')}"
+    if limits.kv_groups is not None and limits.kv_groups.states:
+        size += f", {limits.kv_groups.states:,} of them for its states"
     failed = "did not enter" if more else "did not fit"
     facts = [step + say(who, f" {failed}: it needs {size}.")]
     if stop.cause == ANSWERS:

@@ -48,6 +48,13 @@ def test_a_swap_is_explained_with_what_recomputing_would_have_cost(swapping: Deb
     assert f"{back.tokens:,} tokens of it back from the host in {span_text(back.transfer_us)}" in told
 
 
+def test_a_request_that_does_not_fit_is_told_how_many_blocks_hold_its_states() -> None:
+    model = {"model": "qwen3.5-27b", "cluster__tensor_parallel": 2, "engine__kv_blocks": 12}
+    made = debugger("quickstart", 900, **model, workload__requests=60)
+    told = " ".join(explain_request(made, "request_9").to_text().split())
+    assert "it needs 4 KV blocks of 784 tokens, 3 of them for its states" in told
+
+
 def test_a_retraction_is_explained_with_what_is_expected_before_and_after() -> None:
     made = debugger("retraction", 0)
     run_to_stop(made.run(Watch([parse_breakpoint("retracted", made.experiment)])))
