@@ -129,6 +129,8 @@ ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
 """The ``layer_types`` that are simulated as they are, whatever else a configuration says."""
 _GATED_QUERIES: Final = frozenset({"qwen3_next"})
 """Model types whose attention has an output gate that their configurations do not mention."""
+_LAYERS: Final[Mapping[str, str]] = MappingProxyType({"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"})
+"""Nemotron-H's ``layers_block_type``, as newer versions of transformers write ``hybrid_override_pattern``."""
 _INTERVAL: Final = 4
 """Of Qwen3-Next's and Qwen3.5's configurations, where they leave ``full_attention_interval`` out."""
 _CONV_KERNEL: Final = 4
@@ -171,6 +173,9 @@ def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[
         found = [flat.pop(other) for other in others if other in flat]
         if name not in flat and found:
             flat[name] = found[0]
+    listed = flat.get("layers_block_type")
+    if flat.get("model_type") == "nemotron_h" and isinstance(listed, list) and _LAYERS.keys() >= set(map(str, listed)):
+        flat.setdefault("hybrid_override_pattern", "".join(_LAYERS[str(one)] for one in listed))
     if flat.get("model_type") in _TIED:
         flat.setdefault("tie_word_embeddings", True)
     return {key: value for key, value in sorted(flat.items()) if key in known}

@@ -173,6 +173,16 @@ def test_one_that_does_not_is_said_to_count_as_attention(
     assert notes.items() >= fate.items()
 
 
+def test_layers_of_nemotron_h_are_read_by_their_newer_name(tmp_path: Path) -> None:
+    keys = {key: value for key, value in MAMBA.items() if key != "hybrid_override_pattern"}
+    listed = ["mamba", "moe", "mamba", "attention", "mamba", "mlp", "mamba", "moe"]
+    config, notes = imported(tmp_path, **keys, model_type="nemotron_h", layers_block_type=listed)
+    assert config["hybrid_override_pattern"] == MAMBA["hybrid_override_pattern"]
+    assert "layers_block_type" not in notes
+    _, notes = imported(tmp_path, **keys, model_type="nemotron_h", layers_block_type=[*listed[:-1], "conv"])
+    assert notes["layers_block_type"] is Fate.NOT_CARRIED
+
+
 def test_multi_token_prediction_is_said_to_be_left_out(tmp_path: Path) -> None:
     _, notes = imported(tmp_path, **GDN, mtp_num_hidden_layers=1)
     assert notes == {"mtp_num_hidden_layers": Fate.NOT_CARRIED}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CONSEQUENCES: Final = {
     "attention_chunk_size": "every layer attends to the whole context",
     "attn_layer_period": "all layers count as attention",
+    "layers_block_type": "all layers count as attention and MLP",
     "mamba_d_state": "state-space layers count as attention",
     "decoder_sparse_step": "all layers count as having experts",
     "mlp_only_layers": "all layers count as having experts",
@@ -161,6 +162,8 @@ def _matters(key: str, value: Json, config: dict[str, Json]) -> bool:
     if key == "rope_parameters":
         kind = value.get("rope_type") if isinstance(value, dict) else None
         return kind not in {None, "default"} and "rope_scaling" not in config
+    if key == "layers_block_type":
+        return "hybrid_override_pattern" not in config
     if key in {"decoder_sparse_step", "moe_layer_freq"}:
         return value != 1 and bool(config.get("num_local_experts"))
     return bool(value)
