@@ -280,12 +280,14 @@ def check_states(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
         message = f"{said}: a prefix cache with copies of states (`mamba_cache_mode` align or all) is not simulated"
         hint = "set it to false, and start vLLM 0.26 or later with --no-enable-prefix-caching to compare"
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
-    heads = {"key": model.linear.key_heads, "value": model.linear.value_heads}
-    if model.linear.kind == "mamba2" and heads["key"] == 1:  # the only group is copied
-        del heads["key"]
+    heads = {"key heads": model.linear.key_heads, "value heads": model.linear.value_heads}
+    if model.linear.kind == "mamba2":
+        heads = {"groups": model.linear.key_heads, "heads": model.linear.value_heads}
+        if heads["groups"] == 1:  # the only one is copied
+            del heads["groups"]
     for name, count in heads.items():
         if count % split:
-            message = f"tensor_parallel {split} does not divide the {count} {name} heads of {model.name}'s states"
+            message = f"tensor_parallel {split} does not divide the {count} {name} of {model.name}'s states"
             usable = [str(n) for n in range(1, 65) if not any(each % n for each in heads.values())]
             path = where(document, owner, "tensor_parallel")
             yield about(document, path, "BLIS2004", message, hint=f"possible values are {', '.join(usable)}")

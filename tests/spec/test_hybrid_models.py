@@ -244,7 +244,7 @@ def test_too_few_blocks_for_a_request_are_said_to_hold_its_states_too() -> None:
     assert caught.value.diagnostics[0].help == "3 blocks of 784 tokens hold 0 of one request, as 3 hold its states"
 
 
-@pytest.mark.parametrize(("groups", "said"), [(8, "does not divide the 8 key heads of"), (1, "")])
+@pytest.mark.parametrize(("groups", "said"), [(8, "does not divide the 8 groups of"), (1, "")])
 def test_only_a_single_group_of_mamba_2_is_copied(groups: int, said: str) -> None:
     """vLLM 0.28, ``mamba_mixer2.py``: "If tensor parallel world size does not divide num_groups ... must equal 1"."""
     config = {**CONFIG, **MAMBA, "num_attention_heads": 16, "mamba_num_heads": 16, "n_groups": groups}
