@@ -238,8 +238,8 @@ class InstanceMemory:
     def states_bytes(self) -> int:
         """What the states of as many requests as may run take on all accelerators, where no KV blocks hold them.
 
-        TensorRT-LLM reserves that; of the other engines it is an assumption. Source: TensorRT-LLM 1.1,
-        ``_torch/pyexecutor/mamba_cache_manager.py``.
+        TensorRT-LLM reserves that; of the other engines it is an assumption. Source: TensorRT-LLM of 2026,
+        ``_torch/pyexecutor/mamba_cache_manager.py`` (``PythonMambaCacheManager``; 1.1 was not compared).
         """
         linear, split = self.model.linear, self.tensor_parallel
         if linear is None or self.groups is not None:
