@@ -326,6 +326,12 @@ SGLANG: Final = Server(
             "load-balance-method": "ranks take turns",
             "moe-dense-tp-size enable-dp-lm-head": "dense layers are split as attention is",
             "json-model-override-args": "the model is that of its document",
+            "mamba-ssm-dtype": "states have the types of the model document: `mamba_ssm_dtype`",
+            "mamba-full-memory-ratio max-mamba-cache-size": "there are as many states as requests may run:"
+            " `engine.max_num_seqs`",
+            "mamba-radix-cache-strategy mamba-scheduler-strategy mamba-track-interval": "states are never copied for"
+            " the prefix cache",
+            "linear-attn-backend linear-attn-decode-backend linear-attn-prefill-backend": _KERNELS,
         }
     ),
 )

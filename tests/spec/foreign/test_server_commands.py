@@ -162,6 +162,14 @@ def test_sglang() -> None:
     blis_tui.load(found)
 
 
+@pytest.mark.parametrize("name", ["mamba-ssm-dtype", "mamba-full-memory-ratio", "mamba-radix-cache-strategy"])
+def test_sglangs_arguments_for_states_are_known(name: str) -> None:
+    line = f"python3 -m sglang.launch_server --model-path Qwen/Qwen3.5-27B --{name} 1"
+    (note,) = [note for note in import_sglang(line.split(), H100).notes if note.path[-1:] == (name,)]
+    assert note.fate is Fate.NOT_CARRIED
+    assert "unknown" not in note.text
+
+
 def test_tensorrt_llm(tmp_path: Path) -> None:
     """Its file of options beats the command, and the script may write the file."""
     script = tmp_path / "serve.sh"
