@@ -201,7 +201,7 @@ def test_explain_a_key() -> None:
     assert "Maximum number of requests running at the same time" in done.stdout
     data = json.loads(blis("explain", "engine.max_num_seqs", "--format", "json").stdout)
     assert (data["default"], data["type"]) == ("auto", "whole number or `auto`")
-    assert json.loads(blis("explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
+    assert json.loads(blis("explain", "memory_gib", "--kind", "hardware", "--format", "json").stdout)["required"]
     found = blis("explain", "rate").stdout.splitlines()
     assert found[2].split()[0] == "workload.rate_per_s"
     assert json.loads(blis("explain", "rate", "--format", "json").stdout)[0]["path"] == "workload.rate_per_s"
