@@ -247,3 +247,16 @@ def test_what_cannot_be_followed(words: list[str], said: str, monkeypatch: pytes
     done = CliRunner().invoke(cli, ["tui", *words])
     assert done.exit_code in (ExitCode.USAGE, ExitCode.IO)
     assert said in " ".join(done.output.split())
+
+
+async def test_a_run_that_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ignores the signal, as programs do that a script has started in the background."""
+    monkeypatch.setattr(observing, "_PATIENCE_S", 0.2)
+    deaf = "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsys.stderr.write(sys.argv[1])\n"
+    deaf += "sys.stderr.flush()\ntime.sleep(600)\n"
+    lines = "".join(f"{json.dumps(asdict(status))}\n" for status in looks())
+    app = BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", deaf, lines)))
+    async with asyncio.timeout(60), app.run_test(size=(80, 24)) as pilot:
+        screen = await until(pilot, lambda screen: len(screen.view().statuses) == len(looks()))
+        assert screen.start.code is None
+    assert screen.start.code == -9

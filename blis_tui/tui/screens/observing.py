@@ -211,6 +211,8 @@ def _summary_of(folder: Path) -> str:
 
 
 _LOOK_S: Final = 1.0
+_PATIENCE_S: Final = 30.0
+"""Time in which a run must have written its data after it was told to end."""
 _MOST: Final = 4096
 """Maximum number of statuses kept; beyond that every other one is dropped."""
 _LONGEST_LINE: Final = 1 << 20
@@ -354,11 +356,15 @@ class ObservingScreen(Screen[None]):
             self._process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
 
     async def on_unmount(self) -> None:
-        """End the run when leaving, and wait until its data is written."""
+        """End the run when leaving, and wait until its data is written; one that does not listen is killed."""
         self._left = True
         self.action_observing_stop()
-        if self._watching is not None:
-            await self._watching
+        if self._watching is None:
+            return
+        done, _ = await asyncio.wait([self._watching], timeout=_PATIENCE_S)
+        if not done and self._process is not None:
+            self._process.kill()
+        await self._watching
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
