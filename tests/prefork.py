@@ -63,7 +63,7 @@ def run_module(
         given.seek(0)
         server.connect(address)
         job = [module, *arguments], str(cwd), dict(env)
-        streams = [buffered_random.fileno() for buffered_random in (given, output, errors)]
+        streams = [file.fileno() for file in (given, output, errors)]
         socket.send_fds(server, [json.dumps(job).encode() + b"\n"], streams)
         with server.makefile() as reply:
             code = int(reply.readline())

@@ -236,7 +236,7 @@ def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
             [
                 text,
                 *opens,
-                *(f"Invariant {_code(broken_invariant)}.\n" for broken_invariant in _broken_invariants(new)),
+                *(f"Invariant {_code(invariant)}.\n" for invariant in _broken_invariants(new)),
             ],
         )
     )

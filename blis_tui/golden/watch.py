@@ -147,9 +147,7 @@ class Watch:
     def __init__(self, project: Project, paths: Sequence[Path] = (), plugins: Sequence[str] = ()) -> None:
         root, spec_root, golden_dir = map(_absolute, (project.root, project.spec_root, project.golden_dir))
         self._project = replace(project, root=root, spec_root=spec_root, golden_dir=golden_dir)
-        self._paths = (
-            tuple(map(_absolute, paths)) or tuple(root / test_path for test_path in project.test_paths) or (root,)
-        )
+        self._paths = tuple(map(_absolute, paths)) or tuple(root / path for path in project.test_paths) or (root,)
         self._plugins = tuple(plugins)
         self._registries: dict[Project, Registry | None] = {}
         self._specs: dict[Path, _Spec] = {}

@@ -40,9 +40,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     return command
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "told"), CASES, ids=[type(base_exception).__name__ for base_exception, _, _ in CASES]
-)
+@pytest.mark.parametrize(("error", "code", "told"), CASES, ids=[type(error).__name__ for error, _, _ in CASES])
 def test_a_failure_is_a_message_and_an_exit_code(
     error: BaseException, code: ExitCode, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,7 +202,7 @@ def test_a_name_leads_to_its_file(editor: Editor) -> None:
 def test_what_can_be_done_with_an_experiment(editor: Editor) -> None:
     editor.open(SPEC)
     lenses = editor.ask("textDocument/codeLens", textDocument={"uri": editor.uri})
-    assert [lense["command"]["title"] for lense in lenses] == ["run", "golden", "plan"]
+    assert [lens["command"]["title"] for lens in lenses] == ["run", "golden", "plan"]
     run = lenses[0]["command"]
     printed = editor.ask("workspace/executeCommand", command=run["command"], arguments=run["arguments"])
     assert "5 requests" in printed

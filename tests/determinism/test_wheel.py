@@ -209,7 +209,7 @@ def assert_decided_as_the_guide_says(lines: Sequence[str], project: Shell) -> No
     goldens = project.folder / "golden"
     before = {path.name: path.read_bytes() for path in goldens.iterdir()}
     _, diff, report, reject = done = [project.run(line) for line in lines[:-1]]
-    assert [completed_process.returncode for completed_process in done] == [1, 1, 1, 0]
+    assert [process.returncode for process in done] == [1, 1, 1, 0]
     assert "first divergence: event " in diff.stdout
     assert report.stdout.startswith("### Golden tests: 1 changed, of 1 golden")
     assert reject.stdout == "rejected demo\n"

@@ -28,7 +28,7 @@ def test_the_instances_are_named_with_how_they_are_split() -> None:
 
 def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
     report = blis_tui.run(blis_tui.load("autoscaling"))
-    [line] = [splitline for splitline in summary_text(report).splitlines() if splitline.startswith("instances")]
+    [line] = [row for row in summary_text(report).splitlines() if row.startswith("instances")]
     assert report.lifecycle is not None
     came = f"{len(report.lifecycle.instances)} of qwen3-14b on h100, TP 1, counting all that were ever started"
     assert line.split(maxsplit=1) == ["instances", came]
@@ -110,6 +110,6 @@ def test_long_times_do_not_run_together() -> None:
     report = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 5}))
     hours = replace(report.latency.ttft_ms, mean=1_234_567.89, p50=12_345_678.9, max=123_456_789.01)
     text = summary_text(replace(report, latency=replace(report.latency, ttft_ms=hours)))
-    (line,) = [splitline for splitline in text.splitlines() if splitline.startswith("time to first token")]
+    (line,) = [row for row in text.splitlines() if row.startswith("time to first token")]
     assert line.split()[4:6] == ["1,234,567.89", "12,345,678.90"]
     assert line.split()[-1] == "123,456,789.01"

@@ -268,10 +268,7 @@ def steps_of(vllm: Any, case: dict[str, Any], trace: list[list[Any]]) -> list[di
                 raise Skip("a step computes nothing")
             return
         known = plan.scheduled_cached_reqs
-        before = {
-            scheduled_new_req.req_id: scheduled_new_req.num_computed_tokens
-            for scheduled_new_req in plan.scheduled_new_reqs
-        }
+        before = {request.req_id: request.num_computed_tokens for request in plan.scheduled_new_reqs}
         new = {*before, *known.resumed_req_ids}
         before |= dict(zip(known.req_ids, known.num_computed_tokens, strict=True))
         step = {

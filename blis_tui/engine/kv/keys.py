@@ -83,12 +83,12 @@ class PromptKeys:
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
         """
-        key_ranges = self._stretches.get(segments)
-        if key_ranges is None:
+        ranges = self._stretches.get(segments)
+        if ranges is None:
             if len(self._stretches) == _REMEMBERED:
                 self._stretches.clear()
-            key_ranges = self._stretches[segments] = self._build(segments)
-        return key_ranges
+            ranges = self._stretches[segments] = self._build(segments)
+        return ranges
 
     def _build(self, segments: Segments) -> KeyRanges:
         parts: list[range] = []

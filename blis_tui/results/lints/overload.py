@@ -152,7 +152,7 @@ def _fullest(stages: Mapping[_Stage, _Moments], cuts: Sequence[int], *, grows: b
     kinds: dict[_Kind, list[float]] = {}
     for stage, means in found.items():
         kinds[stage.kind] = [*map(add, kinds.get(stage.kind, [0.0] * _SLICES), means)]
-    kind = max(kinds, key=lambda literal_type: mean(kinds[literal_type][since:]))
+    kind = max(kinds, key=lambda each: mean(kinds[each][since:]))
     whole = kinds[kind]
     for stage, means in found.items():
         if stage.kind == kind and 100 * mean(means[since:]) >= _MOSTLY * mean(whole[since:]):
