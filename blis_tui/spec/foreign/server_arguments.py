@@ -293,6 +293,7 @@ SGLANG: Final = Server(
             "kv-events-config enable-cache-report metrics-port ssl-keyfile ssl-certfile": _REACHED,
             "served-model-name chat-template completion-template tool-call-parser reasoning-parser": _ANSWERED,
             "tokenizer-path tokenizer-mode skip-tokenizer-init load-format trust-remote-code dtype": _LOADED,
+            "enable-piecewise-cuda-graph": "steps with prompts are CUDA graphs",
             "revision download-dir model-loader-extra-config weight-version warmups skip-server-warmup": _LOADED,
             "lora-paths": _LOADED,
             "disaggregation-bootstrap-port disaggregation-decode-tp disaggregation-decode-dp": _PLACED,

@@ -32,10 +32,11 @@ _ENTRIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 ENGINES: Final = tuple(_ENTRIES)
+_TAG: Final = r"(?::v?(\d+\.\d+(?:\.\d+)?)(?:\.\d+|\.?(?:post|rc|dev)\d+)*)?(?:[-:@]\S*)?"
 _IMAGES: Final = {
-    "vllm": re.compile(r"\S*(?:vllm-openai|/vllm)(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
-    "tensorrt-llm": re.compile(r"\S*/tensorrt-llm(?:/release)?(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]?\S*)?"),
-    "sglang": re.compile(r"\S*/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
+    "vllm": re.compile(rf"\S*(?:vllm-openai|/vllm){_TAG}"),
+    "tensorrt-llm": re.compile(rf"\S*/tensorrt-llm(?:/release)?{_TAG}"),
+    "sglang": re.compile(rf"\S*/sglang{_TAG}"),
 }
 _OTHER_TAGS: Final = re.compile(r"lmcache|llm-d|dynamo|nixl|nightly|aibrix", re.IGNORECASE)
 """Images whose tag is another program's version."""
@@ -190,6 +191,10 @@ _WEIGHTS: Final[Mapping[str, dict[str, Json]]] = {
 }
 _STEP_TOKENS: Final = 8192
 """TensorRT-LLM's `max_num_tokens` unless told otherwise."""
+_PROMPT_GRAPHS_SINCE: Final = (0, 5, 10)
+"""The first version of SGLang whose steps with prompts are CUDA graphs unless told otherwise."""
+_GRAPHS: Final = frozenset({"disable-cuda-graph", "enable-piecewise-cuda-graph"})
+"""SGLang's arguments that say what CUDA graphs hold."""
 _SYNCHRONOUS_BEFORE: Final = (0, 14)
 """The first version of vLLM that schedules asynchronously unless told otherwise."""
 
@@ -364,7 +369,10 @@ class Converted(Conversion):
     def _versions(self) -> None:
         if not self._version:
             return
-        numbers = tuple(int(one) for one in self._version.split("."))[:2]
+        numbers = tuple(int(part) for part in self._version.split("."))
+        if self.engine == "sglang" and numbers < _PROMPT_GRAPHS_SINCE and not _GRAPHS.intersection(self.options):
+            self.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ())
+        numbers = numbers[:2]
         if self.engine != "vllm":
             known, title = {"sglang": "0.5.23", "tensorrt-llm": "1.1"}[self.engine], TITLES[self.engine]
             if not self._version.startswith(known):
