@@ -100,9 +100,10 @@ def test_an_image_says_the_version(tmp_path: Path) -> None:
     image = "docker run --gpus all -p 80:80 vllm/vllm-openai:v{} \\\n  --model Qwen/Qwen3-14B # all\n"
     for version, rules, asynchronous in (("0.10.2", "0.10", False), ("0.13.0", None, False), ("0.33.1", "0.33", None)):
         script.write_text(image.format(version), encoding="utf-8")
-        found, _ = told(import_vllm(script, H100))
-        batching = found["policy"]["batching"]
+        imported = import_vllm(script, H100)
+        batching = yaml.safe_load(imported.text)["policy"]["batching"]
         assert (batching.get("version"), batching.get("async_scheduling")) == (rules, asynchronous)
+        assert ("sort_step_us: 130, sort_logits_us: 0.17" in notes_text(imported.notes)) == (version == "0.13.0")
 
 
 @pytest.mark.parametrize(
