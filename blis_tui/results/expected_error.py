@@ -180,17 +180,15 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
 
 
 def _with_unseen(found: Expectation, experiment: Experiment, pool: Pool) -> Expectation:
-    """Add to the reasons of TTFT and ITL what servers of the same family and rule were off that no fit has seen."""
+    """Add to the reasons how far servers of the same family and rule were off that no fit has seen."""
     servers = unseen(pool.latency.kind, experiment.policy.batching.kind, pool.model)
     if servers is None:
         return found
-    about = f"no fit has seen {servers.servers}, {plural(servers.runs, 'run')}"
-    off = {"ttft": servers.ttft, "itl": servers.itl}
-    reasons = {
-        name: f"{reason}; {about}: {off[name]:g} % off in the median" if name in off else reason
-        for name, reason in found.reasons.items()
-    }
-    return found._replace(reasons=reasons)
+    about = (
+        f"no fit has seen {servers.servers}, which was {servers.ttft:g} % off in TTFT and {servers.itl:g} % in ITL"
+        f" (medians of {plural(servers.runs, 'run')})"
+    )
+    return found._replace(reasons={name: f"{reason}; {about}" for name, reason in found.reasons.items()})
 
 
 def known_for(kind: str, experiment: Experiment, metrics: Iterable[str], most: float) -> bool:
