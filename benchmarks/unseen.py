@@ -55,7 +55,7 @@ class Server:
     engine: Mapping[str, Json] = field(default_factory=dict)
     per_user: tuple[str, ...] = ()
     """Limits of the engine that are the number of users."""
-    experts: Mapping[str, Json] = field(default_factory=dict)
+    changes: Mapping[str, Json] = field(default_factory=dict)
     """What differs in the model's configuration."""
     scripted: bool = True
     """Whether InferenceX has a script: lengths are then drawn uniformly from four fifths of the row's on."""
@@ -76,6 +76,9 @@ _INT4_EXPERTS: Final[Mapping[str, Json]] = {
     }
 }
 """Kimi K2.5: routed experts in INT4, everything else in 16 bits."""
+_FP8: Final[Mapping[str, Json]] = {
+    "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+}
 _NO_PROMPT_GRAPHS: Final[Mapping[str, Json]] = {"cudagraph_mode": "FULL_DECODE_ONLY"}
 _SGLANG: Final[Mapping[str, Json]] = {"kind": "sglang"}
 _TENSORRT_LLM: Final[Mapping[str, Json]] = {"kind": "tensorrt-llm"}
@@ -87,6 +90,7 @@ SERVERS: Final[Mapping[tuple[str, str], Server]] = {
         "sglang",
         "linear",
         {**_NO_PROMPT_GRAPHS, "kv_cache_dtype": "fp8", "gpu_memory_utilization": 0.8, "max_num_seqs": 128},
+        changes=_FP8,
     ),
     ("sglang", "deepseek-r1"): Server(
         "deepseek-v3",
@@ -184,10 +188,10 @@ class UnseenRun:
 
 def described(server: Server) -> object:
     """The model's document, or its name where it is served as it ships."""
-    if not server.experts:
+    if not server.changes:
         return server.model
     shipped = yaml.safe_load((MODELS / f"{server.model}.yaml").read_text())
-    return {**shipped, "config": {**shipped["config"], **server.experts}}
+    return {**shipped, "config": {**shipped["config"], **server.changes}}
 
 
 def unseen_runs() -> Iterator[UnseenRun]:
