@@ -195,18 +195,18 @@ def described(server: Server) -> object:
 
 
 def unseen_runs() -> Iterator[UnseenRun]:
-    """The measured runs; of several of one load, which differ in rounding alone, the first."""
-    known = set()
+    """The measured runs; of several of one load the last: one of Kimi K2.5 has a quarter of the former ITL."""
+    latest: dict[tuple[str, ...], UnseenRun] = {}
     for file in ("other-engines.csv", "closed-loop.csv"):
         with (DATA / file).open() as lines:
             rows = list(csv.DictReader(lines))
         for row in rows:
             server = SERVERS.get((row["engine"], row["model"]))
-            load = (*(row[key] for key in ("engine", "model", "tensor_parallel", "isl", "osl", "concurrency")),)
-            if server is None or load in known or (file == "closed-loop.csv" and row["trust"] != "doubtful"):
+            if server is None or (file == "closed-loop.csv" and row["trust"] != "doubtful"):
                 continue
-            known.add(load)
-            yield UnseenRun(row, server)
+            load = (*(row[key] for key in ("engine", "model", "tensor_parallel", "isl", "osl", "concurrency")),)
+            latest[load] = UnseenRun(row, server)
+    yield from latest.values()
 
 
 def table(runs: Sequence[UnseenRun], found: Sequence[Mapping[str, float]]) -> str:
