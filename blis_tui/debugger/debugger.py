@@ -180,7 +180,7 @@ class Debugger:
 
     def records_of(self, event: int) -> tuple[Record, ...]:
         """Return the records of a recorded event, without moving."""
-        return self._replay.of(event).records if 0 < event <= self.frontier else ()
+        return self._replay.records_of(event) if 0 < event <= self.frontier else ()
 
     def state_before(self, event: int) -> Snapshot:
         """Return the state just before a recorded event, without moving."""
