@@ -528,7 +528,7 @@ def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) 
 def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
     """By its own load: the knee's answer is near capacity, and no error of TTFT is quoted there."""
     answers = {"workload.clients.0.output_tokens": 64}  # two requests at a time and more, as on all servers
-    knee = replace(measured(1000.0, metric=EASY, **answers), rate_per_s=None, max_rate=True, precision=0.3)
+    knee = replace(measured(450.0, metric=EASY, **answers), rate_per_s=None, max_rate=True, precision=0.3)
     near = plan(knee, InProcessRunner(), store)
     assert near.best is not None
     ((kind, known),) = near.expected.values()
