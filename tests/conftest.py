@@ -18,7 +18,6 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests.bytecode import compile_all
 from tests.wheels import ROOT, build, environment
 
 if TYPE_CHECKING:
@@ -49,15 +48,6 @@ _TOGETHER: Final = {ROOT / "tests" / "results" / "test_lints.py": "explanations"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """See that there is bytecode, and compile all of it once where all tests are run by several processes."""
-    _keep_bytecode(config)
-    processes = config.getoption("numprocesses", None)
-    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if processes and whole and not hasattr(config, "workerinput"):
-        compile_all(config, processes)
-
-
-def _keep_bytecode(config: pytest.Config) -> None:
     """Keep bytecode in pytest's cache if none may be written beside the sources; without a cache, as long as it runs.
 
     Otherwise each program that the tests start would spend half of its time on compiling everything again.
