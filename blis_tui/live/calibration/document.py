@@ -49,8 +49,8 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
             f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
             f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
         )
-    told = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
-    lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
+    error_texts = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
+    lines.append(f"# Error of the means on these: {error_texts}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {statement}" for statement in fitted.statements]
     lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
     lines += ["# Not determined by these measurements, and left as they were:"]

@@ -283,8 +283,8 @@ def _guidellm(benchmarks: object, run: int | None = None) -> Iterator[Measured |
         if not isinstance(one, dict):
             raise TypeError(f"{one!r} is not a request")
         timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
-        said = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
-        start = said[0] if said else timing["request_start"]
+        starts = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
+        start = starts[0] if starts else timing["request_start"]
         yield Measured(
             _number(start) * 1e6,
             int(_number(one["prompt_tokens"])),

@@ -130,7 +130,7 @@ def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], N
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
-    errors = {metric: told.bias for metric, told in judged if told is not None}
+    errors = {metric: comparison.bias for metric, comparison in judged if comparison is not None}
     return Calibrated(found, before, runs, others, document_text(found, data, errors))
 
 
@@ -162,8 +162,8 @@ def _mixtures(data: Sequence[Data]) -> list[str]:
     """Return sentences on recordings that seem to come from several servers."""
     found = []
     for number, one in enumerate(data):
-        if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
-            found.append(f"{name_of(data, number)}: {told}")
+        if not isinstance(one.recording, StepLog) and (mixture := mixed(one.recording)) is not None:
+            found.append(f"{name_of(data, number)}: {mixture}")
     return found
 
 
@@ -299,13 +299,13 @@ def accuracy_sentences(found: Plan) -> list[str]:
     from blis_tui.live.calibration.fitting.collect import settled  # noqa: PLC0415  (needs the extra)
 
     known, open_ = settled(found.within)
-    said = [f"Chosen from {found.tried} that were simulated with the coefficients that are expected."]
+    sentences = [f"Chosen from {found.tried} that were simulated with the coefficients that are expected."]
     if known:
-        said.append(f"With all of them these should be known within 10 % (9 of 10): {in_words(known)}.")
+        sentences.append(f"With all of them these should be known within 10 % (9 of 10): {in_words(known)}.")
     if open_:
         shares = ", ".join(f"{name} ({100.0 * found.within[name]:.0f} %)" for name in open_)
-        said.append(f"Less well, as loads of one server hardly tell them apart: {shares}.")
-    return said
+        sentences.append(f"Less well, as loads of one server hardly tell them apart: {shares}.")
+    return sentences
 
 
 def purpose_sentences(settles: Sequence[str], duration_us: float) -> list[str]:
@@ -379,15 +379,15 @@ def _coefficients(found: Calibrated) -> list[str]:
 
 
 def _lines(label: str, pairs: Pairs, metrics: Sequence[str] = METRICS) -> list[str]:
-    found = [(metric, told) for metric in metrics if (told := agreement(pairs, metric)) is not None]
-    return [_line(f"{label} {metric}", told) for metric, told in found]
+    found = [(metric, comparison) for metric in metrics if (comparison := agreement(pairs, metric)) is not None]
+    return [_line(f"{label} {metric}", comparison) for metric, comparison in found]
 
 
-def _line(label: str, told: Agreement) -> str:
-    r = "" if told.pearson_r is None else f"{told.pearson_r:.3f}"
+def _line(label: str, comparison: Agreement) -> str:
+    r = "" if comparison.pearson_r is None else f"{comparison.pearson_r:.3f}"
     return (
-        f"{label:34}{told.requests:>9,}{told.measured_ms:>12,.2f}{told.simulated_ms:>12,.2f}"
-        f"{share_text(told.bias):>9}{share_text(told.mape):>9}{r:>8}  {told.grade}"
+        f"{label:34}{comparison.requests:>9,}{comparison.measured_ms:>12,.2f}{comparison.simulated_ms:>12,.2f}"
+        f"{share_text(comparison.bias):>9}{share_text(comparison.mape):>9}{r:>8}  {comparison.grade}"
     )
 
 
@@ -434,4 +434,8 @@ def _bin(group: Pairs) -> dict[str, object]:
 
 def _plain(pairs: Pairs) -> dict[str, object]:
     found = {metric: agreement(pairs, metric) for metric in METRICS}
-    return {metric: {**asdict(told), "grade": told.grade} for metric, told in found.items() if told is not None}
+    return {
+        metric: {**asdict(comparison), "grade": comparison.grade}
+        for metric, comparison in found.items()
+        if comparison is not None
+    }

@@ -257,10 +257,10 @@ def disagreement(runs: Mapping[str, Pairs], *, of_means: bool = False) -> float:
         of_means: whether to ignore single errors, for servers with delays that are not simulated.
     """
     found = [
-        abs(told.bias) + (0.0 if of_means else told.mape)
+        abs(comparison.bias) + (0.0 if of_means else comparison.mape)
         for pairs in runs.values()
         for metric in METRICS
-        if (told := agreement(pairs, metric)) is not None
+        if (comparison := agreement(pairs, metric)) is not None
     ]
     return fsum(found) / len(found) if found else 0.0
 

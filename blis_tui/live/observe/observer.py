@@ -89,12 +89,12 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
         hint = _UNTRUSTED if untrusted else "is the server running, and is the address right?"
         raise InputError(f"cannot reach {address}: {why}", help=hint) from error
     text = "" if metrics is None else metrics.body.decode(errors="replace")
-    told = settings(text)
+    reported = settings(text)
     model = _first_model(models)
     longest, name = model.get("max_model_len"), model.get("id")
     number = _map(version).get("version")
     server = replace(
-        told,
+        reported,
         version=brief(number) if isinstance(number, str) else "",
         model=name if isinstance(name, str) and name == brief(name) else "",
         max_model_len=count_of(longest),
@@ -274,7 +274,7 @@ class Observer:
         assert self.server is not None  # noqa: S101  (queried before)
         plan = self._plan
         before = await self._counters() if metrics else None
-        about = {**plan.about, **_said(asking), "complete": False}
+        about = {**plan.about, **_form_data(asking), "complete": False}
         about |= {"log": self._log is not None, "kv_events": self._kv_events is not None}
         self._folder.begin(about, self.server)
         if self._log is not None:
@@ -362,7 +362,7 @@ class Observer:
             await asyncio.sleep(_LOG_S)
 
 
-def _said(asking: RequestForm) -> dict[str, object]:
+def _form_data(asking: RequestForm) -> dict[str, object]:
     """Return the form of requests, for the recording."""
     return {
         "api": asking.api,

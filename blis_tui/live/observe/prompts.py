@@ -30,7 +30,7 @@ _WORD_LIST: Final = (
 _WORDS: Final = tuple(_WORD_LIST.split())
 """Words that are one token each, with the preceding space, for most tokenizers."""
 _ANSWER: Final = "/answer"
-_SAID: Final = "/said"
+_WITHOUT_REASONING: Final = "/said"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Prompts:
 
     def _answer(self, name: str) -> tuple[list[int], str]:
         """Return an answer by the name of its segment, or of the segment without its reasoning."""
-        key = name.removesuffix(_SAID) + _ANSWER if name.endswith(_SAID) else name
+        key = name.removesuffix(_WITHOUT_REASONING) + _ANSWER if name.endswith(_WITHOUT_REASONING) else name
         return self._answers.get(key, ([], ""))
 
     def _drawn(self, name: str, tokens: int) -> list[int]:

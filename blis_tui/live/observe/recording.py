@@ -154,8 +154,13 @@ class Observed:
     @property
     def contradicts(self) -> bool:
         """Whether the server's count differs from the tokens that it sent."""
-        told = self.completion_tokens
-        return self.told_ids and self.outcome == COMPLETED and told is not None and told != self.tokens
+        reported_tokens = self.completion_tokens
+        return (
+            self.told_ids
+            and self.outcome == COMPLETED
+            and reported_tokens is not None
+            and reported_tokens != self.tokens
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,14 +420,17 @@ def _trace_header(recording: Recording) -> str:
         "workload_seed": recording.about.get("workload_seed", 0),
         "workload_spec": recording.about.get("workload", ""),
     }
-    told: dict[str, object] = {
+    server_data: dict[str, object] = {
         "type": "vllm" if server.version else "openai",
         "model": server.model,
         "block_size": server.block_size_tokens,
         "max_model_len": server.max_model_len,
     }
     lines = [f"{key}: {json.dumps(value)}\n" for key, value in about.items()]
-    lines += ["server:\n", *(f"  {key}: {json.dumps(value)}\n" for key, value in told.items() if value is not None)]
+    lines += [
+        "server:\n",
+        *(f"  {key}: {json.dumps(value)}\n" for key, value in server_data.items() if value is not None),
+    ]
     return "".join(lines)
 
 
@@ -543,9 +551,12 @@ def _write_steps(packets: Packets, track: int, recording: Recording) -> None:
     before_us = 0
     for step in recording.steps:
         if step.end_us is not None and step.end_us >= before_us:
-            told: dict[str, Argument] = {"prefill_tokens": step.prefill_tokens, "decode_requests": step.decode_requests}
+            batch: dict[str, Argument] = {
+                "prefill_tokens": step.prefill_tokens,
+                "decode_requests": step.decode_requests,
+            }
             begin_us = max(step.end_us - step.duration_us, before_us)
-            packets.begin(track, begin_us, "step", f"step {step.number}", told)
+            packets.begin(track, begin_us, "step", f"step {step.number}", batch)
             packets.end(track, step.end_us)
             before_us = step.end_us
 
@@ -562,8 +573,8 @@ def _write_requests(packets: Packets, server: int, recording: Recording) -> None
 
 
 def _write_request(packets: Packets, lane: int, row: Observed) -> None:
-    told: dict[str, Argument] = {"input_tokens": row.prompt, "output_tokens": row.tokens}
-    packets.begin(lane, row.sent_us, REQUEST, row.request_id, told)
+    counts: dict[str, Argument] = {"input_tokens": row.prompt, "output_tokens": row.tokens}
+    packets.begin(lane, row.sent_us, REQUEST, row.request_id, counts)
     if row.chunks:
         first_us, last_us = row.chunks[0][0], row.chunks[-1][0]
         packets.begin(lane, row.sent_us, "phase", "to first token", {})

@@ -302,9 +302,9 @@ def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
     counters = recording.about.get("counters")
     if not isinstance(counters, dict):
         return []
-    told = counters.get("vllm:generation_tokens_total")
-    if not summary.failed and isinstance(told, int | float) and round(told) != summary.output_tokens:
-        counts = f"{count_text(round(told))} tokens generated, {count_text(summary.output_tokens)} came"
+    generated = counters.get("vllm:generation_tokens_total")
+    if not summary.failed and isinstance(generated, int | float) and round(generated) != summary.output_tokens:
+        counts = f"{count_text(round(generated))} tokens generated, {count_text(summary.output_tokens)} came"
         return [f"the server's metrics count {counts}: it served other requests meanwhile, or its counts are wrong"]
     return []
 
@@ -340,9 +340,9 @@ def summary_text(summary: Summary, recording: Recording) -> str:
     ]
     counted = _counters(recording)
     if recording.steps or counted:
-        told = [plural(len(recording.steps), "step")] if recording.steps else []
-        told += [f"{count_text(value)} {name}" for name, value in counted.items()]
-        lines += ["", f"by the server: {', '.join(told)}"]
+        counts = [plural(len(recording.steps), "step")] if recording.steps else []
+        counts += [f"{count_text(value)} {name}" for name, value in counted.items()]
+        lines += ["", f"by the server: {', '.join(counts)}"]
     return "\n".join(map(printable, lines)) + "\n"
 
 

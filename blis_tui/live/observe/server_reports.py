@@ -79,7 +79,7 @@ def samples(text: str, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[s
         if (match := _NAME.match(line)) is None or match[0] not in wanted or len(line) > _LONGEST_LINE:
             continue
         labels, place = _labels(line, match.end())
-        if (told := _VALUE.match(line, place)) is not None and (value := _value(told[1] or told[2])) is not None:
+        if (number := _VALUE.match(line, place)) is not None and (value := _value(number[1] or number[2])) is not None:
             yield match[0], labels, value
 
 

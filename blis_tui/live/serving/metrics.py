@@ -118,10 +118,10 @@ class Metrics:
         yield from about(GAPS.name, "histogram", GAPS.help)
         for instance, (counts, total_us) in zip(instances, gaps, strict=True):
             yield from _histogram(GAPS.name, self._labels(instance), GAPS.buckets_s, counts, total_us / US_PER_S)
-        told = ""
+        described = ""
         for place, family in enumerate(FAMILIES):
-            if family.name != told:
-                told = family.name
+            if family.name != described:
+                described = family.name
                 name = f"{family.name}_total" if family.counts else family.name
                 yield from about(name, "counter" if family.counts else "histogram", family.help)
             for instance in instances:

@@ -63,7 +63,7 @@ def facts(description: Description) -> dict[str, str]:
     rate, burst, reuse = description.rate, description.burstiness, description.prefix_reuse
     seed = "" if description.seed is None else f", seed {description.seed}"
     cut = "" if description.cut is None else ", the first of an endless workload"
-    told = {
+    figures = {
         "workload": f"{description.name} ({_SOURCES[description.source]}{seed})",
         "requests": f"{description.requests:,} in {description.duration_s:,.1f} s{cut}",
         **({"left out": ", ".join(map(str, description.left_out))} if description.left_out else {}),
@@ -78,10 +78,10 @@ def facts(description: Description) -> dict[str, str]:
     }
     if (sessions := description.sessions) is not None:
         gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"
-        told["sessions"] = (
+        figures["sessions"] = (
             f"{sessions.sessions:,} of {sessions.turns_mean:,.1f} turns on average, at most {sessions.turns_max:,}{gap}"
         )
-    return told
+    return figures
 
 
 def _reuse(reuse: Reuse) -> str:
@@ -135,9 +135,9 @@ LENGTH_COLUMNS: Final = _COLUMNS
 
 
 def _facts(description: Description) -> Iterator[str]:
-    told = facts(description)
-    width = max(map(len, told)) + 2
-    for name, text in told.items():
+    figures = facts(description)
+    width = max(map(len, figures)) + 2
+    for name, text in figures.items():
         yield printable(f"{name:<{width}}{text}")
 
 

@@ -74,10 +74,10 @@ def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
     if exact:
         tries += [(tenants, by_head, ()), (no_tenants, by_head, (by_tenant,))]
     tries += [(tenants, by_band, (by_length,)), (no_tenants, by_band, (by_tenant, by_length))]
-    for names, prefix_of, told in tries:
+    for names, prefix_of, losses in tries:
         groups = _grouped(ledger, names, prefix_of, left_out)
         if len(groups) <= _MOST or names is no_tenants:
-            notes += [one for one in told if one != by_length or any(key[3] for key in groups)]
+            notes += [one for one in losses if one != by_length or any(key[3] for key in groups)]
             break
     return Kinds(found=tuple(_named(groups)), notes=tuple(notes))
 
@@ -223,12 +223,12 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
     for session, head in zip(sessions, heads, strict=True):
         shared = bool(head) and heads.count(head) > 1
         prefix = Prefix(group=head[0][0], tokens=head[0][1]) if shared else None
-        told = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _TOLD]
-        groups.setdefault((told[0], told[1], told[2], prefix), []).append(session)
+        names = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _GROUP_NAMES]
+        groups.setdefault((names[0], names[1], names[2], prefix), []).append(session)
     found = []
     for key, members in groups.items():
-        kept = _said(ledger, members, dropped=False)
-        dropped = _said(ledger, members, dropped=True)
+        kept = _long_enough(ledger, members, dropped=False)
+        dropped = _long_enough(ledger, members, dropped=True)
         # If reasoning is kept, every prompt is long enough for it; if dropped, many are too short.
         drops = kept < _NEARLY_ALL and dropped > kept
         history = (dropped if drops else kept) * _HALF >= 1
@@ -247,10 +247,10 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
     return sorted(found, key=lambda group: -len(group.sessions))
 
 
-_TOLD = ("tenant", "slo_class", "model")
+_GROUP_NAMES = ("tenant", "slo_class", "model")
 
 
-def _said(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
+def _long_enough(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
     """Share of later prompts that are long enough for the earlier conversation, with or without reasoning."""
     new = [_new(ledger, before, row, dropped=dropped) > 0 for session in sessions for before, row in pairwise(session)]
     return new.count(True) / len(new) if new else 0.0

@@ -88,7 +88,7 @@ class Summary:
 
     def lacking(self) -> list[str]:
         """Return what the file leaves out, as words."""
-        said = {
+        present = {
             "TTFT": "ttft" in self.latency_ms,
             "TPOT or ITL": "tpot" in self.latency_ms or "itl" in self.latency_ms,
             "end-to-end latency": "e2e" in self.latency_ms,
@@ -99,7 +99,7 @@ class Summary:
             "lengths of prompts": self.prompts is not None,
             "lengths of answers": self.answers is not None,
         }
-        return [name for name, there in said.items() if not there]
+        return [name for name, there in present.items() if not there]
 
 
 class _Wrong(Exception):  # noqa: N818  (becomes a TraceError with its line)

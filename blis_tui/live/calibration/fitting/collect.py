@@ -97,8 +97,8 @@ class Adviser:
             return None
         self._recorded[load], rows = found
         rows = rows * self._posterior.spread
-        told: Array = rows.T @ rows
-        return told
+        added: Array = rows.T @ rows
+        return added
 
 
 def information(law: Law, experiment: Experiment, load: Load, values: Array, noise: Noise) -> tuple[Data, Array] | None:
@@ -198,19 +198,19 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     """
     base = np.array([one.base for one in law.terms])
     spread = np.array([one.spread for one in law.terms])
-    told: dict[Load, tuple[Array, float]] = {}
+    possible: dict[Load, tuple[Array, float]] = {}
     for load in grid(experiment) if tried is None else tried:
         found = information(law, experiment, load, base, ASSUMED[0])
         if found is not None:
             data, rows = found
             requests = data.recording.requests  # type: ignore[union-attr]  # of requests, as it was simulated
             ends = max(request.arrival_us + request.e2e_us for request in requests)
-            told[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
-    if not told:
+            possible[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
+    if not possible:
         raise InputError("the engine serves none of the loads that were tried", help="look at its limits")
     known = np.eye(len(base))
     chosen: list[Planned] = []
-    left = dict(told)
+    left = dict(possible)
     while left and len(chosen) < count:
         volumes = {load: _volume(known + more) for load, (more, _) in left.items()}
         best = max(volumes, key=lambda load: volumes[load])
@@ -227,9 +227,9 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     within = {
         term.name: float(off[at] / term.base)
         for at, term in enumerate(law.terms)
-        if term.base > 0.0 and any(more[at, at] > 0.0 for more, _ in told.values())
+        if term.base > 0.0 and any(more[at, at] > 0.0 for more, _ in possible.values())
     }
-    return Plan(tuple(chosen), within, len(told))
+    return Plan(tuple(chosen), within, len(possible))
 
 
 def settled(within: Mapping[str, float]) -> tuple[list[str], list[str]]:

@@ -127,7 +127,7 @@ class Posterior:
         self._entrances = [one for one in entrances if len(one.windows.requests)]
 
     @property
-    def told(self) -> NDArray[np.bool_]:
+    def measured(self) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether any measurement contains it."""
         size = np.abs(self._rows).max(axis=0, initial=0.0)
         for entrances in self._entrances:
