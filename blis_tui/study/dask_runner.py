@@ -138,9 +138,9 @@ class DaskRunner(Runner):
         found = self._client.run(version, _PACKAGE, on_error="return")
         for worker, its in found.items():
             if its != __version__:
-                said = f"blis-tui {its}" if isinstance(its, str) else "no blis-tui"
+                theirs = f"blis-tui {its}" if isinstance(its, str) else "no blis-tui"
                 raise InputError(
-                    f"the Dask worker at {worker} has {said}, and this is {__version__}",
+                    f"the Dask worker at {worker} has {theirs}, and this is {__version__}",
                     help="results of other versions may differ: install the same one everywhere",
                 )
 

@@ -242,11 +242,11 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
             if expectation.reasons:
                 why = f"(step times: {kind}): {not_measured_text(expectation)}"
                 named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", why), [])
-                if (said := (point_text(study.paths, one.point.coordinates), why)) not in named:
-                    named.append(said)
+                if (reason := (point_text(study.paths, one.point.coordinates), why)) not in named:
+                    named.append(reason)
     for kind, metrics in bands.items():
-        told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
-        yield f"Accuracy (step times: {kind}): {', '.join(told)} (median by point; `blis-tui explain accuracy`)."
+        errors = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        yield f"Accuracy (step times: {kind}): {', '.join(errors)} (median by point; `blis-tui explain accuracy`)."
     for text, named in reasons.items():
         alike = len(dict.fromkeys(why for _, why in named)) == 1
         yield f"Accuracy{_of([name for name, _ in named], asked)} {named[0][1] if alike else text}."

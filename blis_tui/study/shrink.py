@@ -198,13 +198,13 @@ def shrink(
         best, minimal = _smallest(columns, rows, trials)
         broken = trials.broken(best)
     document = as_list(cast("Json", experiment.document["expect"]))
-    told = {verdict.metric for verdict in broken}
+    metrics = {verdict.metric for verdict in broken}
     return Shrunk(
         columns=columns,
         rows=best,
         requests=len(rows),
         broken=broken,
-        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in told),
+        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in metrics),
         runs=trials.runs,
         minimal=minimal,
     )

@@ -209,8 +209,8 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
     if outcome.status == "failed":
         return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
     report = json.loads(outcome.report)
-    said = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
-    verdicts = [judge(constraint, said) for constraint in study.constraints]
+    with_costs = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
+    verdicts = [judge(constraint, with_costs) for constraint in study.constraints]
     broken = [verdict.sentence() for verdict in verdicts if not verdict.ok]
     if isinstance(steady := report.get(SECTION), dict):
         costs = [verdict.sentence() for verdict in verdicts if not verdict.ok and verdict.metric.startswith("cost.")]
@@ -224,7 +224,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
         warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
-        figures=figures_of(said, wanted_metrics(study)),
+        figures=figures_of(with_costs, wanted_metrics(study)),
         loads=pool_loads(experiment, report),
     )
 

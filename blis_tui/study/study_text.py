@@ -274,9 +274,14 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
         if best is None:
             rows.append([*values, "-", *("" for _ in chosen), *("" for _ in metrics)])
         else:
-            told = [value_text(best.coordinates.get(path)) for path in chosen]
+            coordinates = [value_text(best.coordinates.get(path)) for path in chosen]
             rows.append(
-                [*values, f"point {best.point.number}", *told, *(number_text(best.mean(each)) for each in metrics)]
+                [
+                    *values,
+                    f"point {best.point.number}",
+                    *coordinates,
+                    *(number_text(best.mean(each)) for each in metrics),
+                ]
             )
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
@@ -287,7 +292,7 @@ def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
     """Return a sentence for each load with several best points, naming those that were not chosen."""
     names = short_names(study.paths)
     chosen = [path for path in study.paths if path not in load_paths(study)]
-    told = []
+    sentences = []
     for scenario in found:
         if scenario.best is None or not scenario.ties:
             continue
@@ -300,8 +305,8 @@ def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
         ]
         listed = " and ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
         verb = "is" if len(others) == 1 else "are"
-        told.append(f"With {load}, {listed} {verb} as good as point {scenario.best.point.number}.")
-    return told
+        sentences.append(f"With {load}, {listed} {verb} as good as point {scenario.best.point.number}.")
+    return sentences
 
 
 def _latency(metric: str) -> str:
@@ -316,10 +321,10 @@ def wanted(study: Study) -> tuple[str, ...]:
 def bound_text(expectation: Expectation) -> str:
     """Return a constraint as text: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", expectation.min), ("<=", expectation.max), ("==", expectation.equals))
-    said = [
+    limits = [
         f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
     ]
-    return f"{expectation.metric} {' and '.join(said)}"
+    return f"{expectation.metric} {' and '.join(limits)}"
 
 
 def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:

@@ -467,14 +467,16 @@ class Load:
 
     def at(self, rate_per_s: float | None) -> dict[str, object]:
         """Return the assignments for a rate; None = the workload's own."""
-        said: dict[str, object] = {}
+        assignments: dict[str, object] = {}
         rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
         if rate_per_s is not None:
             self.require_rate()
-            said[self.path] = rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
+            assignments[self.path] = (
+                rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
+            )
         if self.counted and rate is not None:
-            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
-        return said
+            assignments[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
+        return assignments
 
     @property
     def endless(self) -> bool:
@@ -566,8 +568,8 @@ def _counted(workload: Mapping[str, Json]) -> str:
     """
     clients = [as_map(one) for one in as_list(workload.get("clients"))]
     rated = [client for client in clients if as_map(client.get("arrivals")).get("kind") != "closed-loop"] or clients
-    talk = ["session" in one for one in rated]
-    return "sessions" if talk and all(talk) else "arrivals" if any(talk) else "requests"
+    in_sessions = ["session" in one for one in rated]
+    return "sessions" if in_sessions and all(in_sessions) else "arrivals" if any(in_sessions) else "requests"
 
 
 def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:

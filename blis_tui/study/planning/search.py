@@ -89,8 +89,8 @@ class _Known:
         probes = list(wanted)
         new = [probe for probe in dict.fromkeys(probes) if probe not in self._verdicts]
         if new:
-            told = yield new
-            self._verdicts.update(zip(new, told, strict=True))
+            verdicts = yield new
+            self._verdicts.update(zip(new, verdicts, strict=True))
         return [self._verdicts[probe] for probe in probes]
 
     def one(self, value: float, *, quick: bool = False) -> Generator[list[Probe], list[Verdict], Verdict]:
