@@ -239,13 +239,13 @@ def wanted_metrics(study: Study) -> tuple[str, ...]:
 
 def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[str, Value]:
     """Return the figures of a report's main sections, and those that the study uses."""
-    found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
+    figures: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
     for group in (*_GROUPS, "cost"):
         if report.get(group) is not None:
-            found.update(_leaves(group, report[group]))
+            figures.update(_leaves(group, report[group]))
     for metric in wanted:
-        found.setdefault(metric, look_up(metric, dict(report)))
-    return found
+        figures.setdefault(metric, look_up(metric, dict(report)))
+    return figures
 
 
 def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:

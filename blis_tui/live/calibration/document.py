@@ -103,9 +103,11 @@ def _diagram(pairs: Pairs, metric: str) -> str:
         f"<circle cx='{_MARGIN + one * scale:.1f}' cy='{_SIZE - _MARGIN - other * scale + _MARGIN:.1f}' r='2'/>"
         for one, other in values
     )
-    found = agreement(pairs, metric)
+    comparison = agreement(pairs, metric)
     label = (
-        "" if found is None else f"{metric}: bias {share_change_text(found.bias)}, mean error {share_text(found.mape)}"
+        ""
+        if comparison is None
+        else f"{metric}: bias {share_change_text(comparison.bias)}, mean error {share_text(comparison.mape)}"
     )
     return (
         f"<svg width='{_SIZE}' height='{_SIZE + _MARGIN}' role='img' aria-label='{metric}'>"
@@ -120,11 +122,12 @@ def _bins(pairs: Pairs) -> str:
     for group in by_batch(pairs):
         cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
         for metric in METRICS:
-            found = agreement(group, metric)
+            comparison = agreement(group, metric)
             cells.append(
                 ""
-                if found is None
-                else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({share_change_text(found.bias)})"
+                if comparison is None
+                else f"{comparison.measured_ms:,.2f} / {comparison.simulated_ms:,.2f}"
+                f" ({share_change_text(comparison.bias)})"
             )
         rows.append(cells)
     heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)

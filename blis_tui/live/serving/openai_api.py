@@ -123,12 +123,12 @@ def _conversation(document: Mapping[str, object], longest: int) -> list[int]:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedError(400, "`messages` must be a list of messages", "messages")
-    found = []
+    turns = []
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise RefusedError(400, "each message needs a role", "messages")
-        found.append((message["role"], _text(message.get("content"))))
-    return encode_chat(found, longest)
+        turns.append((message["role"], _text(message.get("content"))))
+    return encode_chat(turns, longest)
 
 
 def _text(content: object) -> str:

@@ -169,17 +169,17 @@ def _course(course: RequestsOverTime) -> str:
 
 
 def _histograms(prompts: Sequence[Bin], outputs: Sequence[Bin]) -> str:
-    found: dict[tuple[int, int], list[int]] = {}
+    by_bin: dict[tuple[int, int], list[int]] = {}
     for side, bins in enumerate((prompts, outputs)):
         for one in bins:
-            found.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
-    tops = [max(counts[side] for counts in found.values()) for side in (0, 1)]
+            by_bin.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
+    tops = [max(counts[side] for counts in by_bin.values()) for side in (0, 1)]
     lines = [f"{'tokens':>21}  {'prompts':<{_BAR + 9}}{'outputs'}"]
-    for low, high in sorted(found):
+    for low, high in sorted(by_bin):
         label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         cells = [
             f"{fine_bar(count, top, _BAR):<{_BAR}}{count:>7,}"
-            for count, top in zip(found[low, high], tops, strict=True)
+            for count, top in zip(by_bin[low, high], tops, strict=True)
         ]
         lines.append(f"{label:>21}  {'  '.join(cells)}".rstrip())
     return "\n".join(lines)

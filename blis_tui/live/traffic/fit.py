@@ -421,36 +421,36 @@ def _together(ledger: Ledger) -> float:
 def _warnings(
     clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool, together: float
 ) -> list[str]:
-    found = []
+    sentences = []
     if together > POOR:
-        found.append(
+        sentences.append(
             f"{share_text(together, 0)} of the requests arrive at the same time as the one before, which no arrival"
             " process does: replay the trace itself"
         )
     for client in clients:
         if client.requests < _FEW:
-            found.append(f"`{client.id}`: {plural(client.requests, 'request')} can say little about distributions")
+            sentences.append(f"`{client.id}`: {plural(client.requests, 'request')} can say little about distributions")
         if client.arrivals.ks > max(POOR, by_chance(client.requests)):
-            found.append(
+            sentences.append(
                 f"`{client.id}`: no arrival process is near (distance {client.arrivals.ks:.2f}); "
                 + ("" if staged or together > POOR else "try --stage 60, or ")
                 + "replay the trace itself"
             )
     by_minute = agreement["dispersion by minute"]
     if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
-        found.append(
+        sentences.append(
             f"the rate changes over time (index of dispersion by minute {by_minute.trace:.1f}, fitted"
             f" {by_minute.fitted or 0.0:.1f}); " + ("use shorter stages" if staged else "try --stage 60")
         )
     distances = {name: agreement[name].ks or 0.0 for name in ("CV of gaps", "prompt tokens", "output tokens")}
     named = {"CV of gaps": "gaps between the arrivals of all clients"}
-    found += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
+    sentences += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
     reuse = agreement["prefix reuse"]
     if reuse.trace is not None and abs(reuse.trace - (reuse.fitted or 0.0)) > _REUSE:
-        found.append(
+        sentences.append(
             f"prefix reuse: {_shown('prefix reuse', reuse.trace)}, fitted {_shown('prefix reuse', reuse.fitted)}"
         )
-    return found
+    return sentences
 
 
 def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], drawn: int) -> list[str]:
@@ -502,9 +502,9 @@ def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
     scaled_total, scaled_variance = spread(gaps)
     n = len(gaps)
     mean, cv = scaled_total / (n * n), rounded(sqrt(scaled_variance) * n / scaled_total, 4)
-    found = list(_processes(gaps, mean, cv))
-    best = min(found, key=lambda one: one.ks)
-    poisson = next((one for one in found if one.kind == "poisson"), best)
+    processes = list(_processes(gaps, mean, cv))
+    best = min(processes, key=lambda one: one.ks)
+    poisson = next((one for one in processes if one.kind == "poisson"), best)
     return poisson if poisson.ks <= best.ks + _SIMPLER else best
 
 

@@ -312,17 +312,17 @@ def words_of(batch: Batch) -> str:
 
 def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None:
     """Return the difference without a log: the request with the earliest first token at a clearly different time."""
-    found: list[tuple[int, Observed, int]] = []
+    differing: list[tuple[int, Observed, int]] = []
     for row in recording.requests:
         other = run.rows.get(row.request_id)
         if row.ttft_us is None or other is None or other.ttft_us is None:
             continue
         by_us = other.ttft_us - row.ttft_us
         if abs(by_us) > max(_LATER * row.ttft_us, _LATER_US):
-            found.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
-    if not found:
+            differing.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
+    if not differing:
         return None
-    time_us, row, by_us = min(found, key=lambda one: one[0])
+    time_us, row, by_us = min(differing, key=lambda one: one[0])
     word = "later" if by_us > 0 else "earlier"
     return BatchDivergence(
         step=None,

@@ -174,12 +174,12 @@ def fit(pace: Pace, half: int | None = None) -> Fitted:
     times = [float(pace.periods_us[number]) for number in chosen]
     terms = [0, 1, 2]
     while True:
-        found = _solve([[row[term] for term in terms] for row in rows], times)
-        negative = [term for term, value in zip(terms, found, strict=True) if value < 0.0]
+        coefficients = _solve([[row[term] for term in terms] for row in rows], times)
+        negative = [term for term, value in zip(terms, coefficients, strict=True) if value < 0.0]
         if not negative or len(terms) == 1:
             break
         terms = [term for term in terms if term != negative[-1]]
-    values = dict(zip(terms, found, strict=True))
+    values = dict(zip(terms, coefficients, strict=True))
     step_us, prefill_us, decode_us = (max(values.get(term, 0.0), 0.0) for term in range(3))
     return Fitted(step_us=step_us, prefill_token_us=prefill_us, decode_us=decode_us)
 
@@ -202,13 +202,13 @@ def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) ->
         halves: coefficients fitted on each half.
         at_its_speed: whether to scale by the machine's speed in the adjacent blocks.
     """
-    found = []
+    periods_us = []
     for begin in range(0, len(pace.steps), BLOCK_STEPS):
         other = 1 - _half(begin)
         slower = _slowness(pace, begin, halves[other]) if at_its_speed else 1.0
         block = pace.steps[begin : begin + BLOCK_STEPS]
-        found += [max(round(_fitted_us(step, halves[other]) * slower), 1) for step in block]
-    return tuple(found)
+        periods_us += [max(round(_fitted_us(step, halves[other]) * slower), 1) for step in block]
+    return tuple(periods_us)
 
 
 def _slowness(pace: Pace, begin: int, fitted: Fitted) -> float:

@@ -188,10 +188,10 @@ def _lengths(lengths: Lengths, of: str, notes: list[str]) -> object:
         return max(1, round(lengths.mean))
     if len(ranked) > 1 and values == sorted(values) and values[0] >= 1.0 and values[0] < values[-1]:
         notes.append(f"not in the file: lengths of single {of}; simulated ones follow its percentiles")
-        found: dict[str, object] = {"kind": "percentiles", "values": {f"p{at}": value for at, value in ranked}}
-        found["max"] = max(round(highest or values[-1]), round(values[-1]))
-        found["min"] = max(1, min(round(lowest or 1.0), round(values[0])))
-        return found
+        distribution: dict[str, object] = {"kind": "percentiles", "values": {f"p{at}": value for at, value in ranked}}
+        distribution["max"] = max(round(highest or values[-1]), round(values[-1]))
+        distribution["min"] = max(1, min(round(lowest or 1.0), round(values[0])))
+        return distribution
     notes.append(f"not in the file: lengths of single {of}; all simulated ones have the mean")
     return max(1, round(lengths.mean))
 
@@ -210,13 +210,13 @@ def _load_text(summary: Summary, document: Mapping[str, object]) -> str:
 def _load_figures(summary: Summary, report: Report) -> list[Figure]:
     rows = report.rows
     count = max(len(rows), 1)
-    found = [
+    pairs = [
         ("tokens of a prompt", "tokens", summary.prompts, [row.input_tokens for row in rows]),
         ("tokens of an answer", "tokens", summary.answers, [row.output_tokens for row in rows]),
     ]
     figures = [
         Figure(name, unit, measured.mean, fsum(values) / count)
-        for name, unit, measured, values in found
+        for name, unit, measured, values in pairs
         if measured is not None
     ]
     if summary.completed is not None:

@@ -273,9 +273,9 @@ def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experi
 
 def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:
     """Return coefficients from all steps and requests."""
-    found = fit(pace)
-    run = simulate(with_latency(replayed, found.latency))
-    return replace(found, queue_us=float(front_end_us(recording.answered, run)))
+    coefficients = fit(pace)
+    run = simulate(with_latency(replayed, coefficients.latency))
+    return replace(coefficients, queue_us=float(front_end_us(recording.answered, run)))
 
 
 def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:

@@ -292,7 +292,7 @@ class Margin:
 
 def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
     """Return the margins of a run's figures, the tightest first; figures without a value are left out."""
-    found = []
+    distances = []
     for expectation in bounds:
         value = row.figures.get(expectation.metric)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -301,8 +301,8 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
             if bound is not None:
                 part, whole = (value, bound) if upper else (bound, value)
                 share = part / whole if whole else (inf if part > 0 else 0.0)
-                found.append(Margin(metric=expectation.metric, value=float(value), bound=bound, of_bound=share))
-    return tuple(sorted(found, key=lambda margin: -margin.of_bound))
+                distances.append(Margin(metric=expectation.metric, value=float(value), bound=bound, of_bound=share))
+    return tuple(sorted(distances, key=lambda margin: -margin.of_bound))
 
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:

@@ -45,7 +45,7 @@ def measured(experiment: Experiment) -> Recording | None:
         simulation.run()
     except BlisError:
         return None
-    found = sorted(
+    rows = sorted(
         (
             Measured(float(row.arrival_us), row.input_tokens, row.output_tokens, float(row.ttft_us), float(row.e2e_us))
             for row in simulation.report(verify=False).rows
@@ -53,7 +53,7 @@ def measured(experiment: Experiment) -> Recording | None:
         ),
         key=lambda one: one.arrival_us,
     )
-    return Recording(Path("advised"), "simulated", "", tuple(found), 0) if len(found) >= REQUESTS // 2 else None
+    return Recording(Path("advised"), "simulated", "", tuple(rows), 0) if len(rows) >= REQUESTS // 2 else None
 
 
 class Adviser:
@@ -92,10 +92,10 @@ class Adviser:
         return self._tried[load]
 
     def _of(self, load: Load) -> Array | None:
-        found = information(self._law, self._data.experiment, load, self._values, self._noise)
-        if found is None:
+        informed = information(self._law, self._data.experiment, load, self._values, self._noise)
+        if informed is None:
             return None
-        self._recorded[load], rows = found
+        self._recorded[load], rows = informed
         rows = rows * self._posterior.spread
         added: Array = rows.T @ rows
         return added
@@ -200,9 +200,9 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     spread = np.array([one.spread for one in law.terms])
     possible: dict[Load, tuple[Array, float]] = {}
     for load in grid(experiment) if tried is None else tried:
-        found = information(law, experiment, load, base, ASSUMED[0])
-        if found is not None:
-            data, rows = found
+        informed = information(law, experiment, load, base, ASSUMED[0])
+        if informed is not None:
+            data, rows = informed
             requests = data.recording.requests  # type: ignore[union-attr]  # of requests, as it was simulated
             ends = max(request.arrival_us + request.e2e_us for request in requests)
             possible[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
@@ -239,8 +239,8 @@ def settled(within: Mapping[str, float]) -> tuple[list[str], list[str]]:
 
 
 def _deviations(known: Array) -> Array:
-    found: Array = np.sqrt(np.diag(np.linalg.inv(known)))
-    return found
+    deviations: Array = np.sqrt(np.diag(np.linalg.inv(known)))
+    return deviations
 
 
 def _volume(known: Array) -> float:
