@@ -310,11 +310,11 @@ class _Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take over what one of xdist's workers has collected; each collects everything, this process nothing."""
-        told = getattr(node, "workeroutput", {}).get(_PROPERTY)  # that of a worker that crashed has nothing
-        if told is not None:
+        output = getattr(node, "workeroutput", {}).get(_PROPERTY)  # that of a worker that crashed has nothing
+        if output is not None:
             self._is_collected = True
-            self._is_partial = self._is_partial or told["is_partial"]
-            for result in told["collected"]:
+            self._is_partial = self._is_partial or output["is_partial"]
+            for result in output["collected"]:
                 self._results.setdefault(result["nodeid"], result)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -56,9 +56,9 @@ def attribution(path: Path, root: Path = ROOT) -> Attribution:
     name = path.relative_to(root).as_posix()
     by_folder = not name.startswith(tuple(f"specs/{folder}/" for folder in OWN_HEADERS))
     entries = [
-        (entry, said) for entry, said in of_notice().items() if entry == name or (by_folder and entry[-1] == "/")
+        (entry, origin) for entry, origin in of_notice().items() if entry == name or (by_folder and entry[-1] == "/")
     ]
-    return next((said for entry, said in entries if name.startswith(entry)), ("", ""))
+    return next((origin for entry, origin in entries if name.startswith(entry)), ("", ""))
 
 
 def test_every_file_of_data_has_a_source_and_a_licence() -> None:
@@ -124,10 +124,10 @@ def test_a_preset_has_the_lengths_its_header_says() -> None:
         "summarization": ((4096, 500, 100, 8192), (512, 150, 10, 2048)),
         "multidoc": ((10240, 1200, 500, 20480), (1536, 300, 50, 4096)),
     }
-    told = {
+    named = {
         path.stem for path in (ROOT / "specs" / "workloads").glob("*.yaml") if "BLIS's preset" in of_header(path)[0]
     }
-    assert told == set(presets)
+    assert named == set(presets)
     for name, lengths in presets.items():
         client = yaml.safe_load((ROOT / "specs" / "workloads" / f"{name}.yaml").read_text(encoding="utf-8"))["clients"][
             0

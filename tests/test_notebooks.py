@@ -39,24 +39,24 @@ def cells(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def kept(cell: dict[str, Any]) -> list[str]:
     """The stored output of a cell: what it printed, then its value."""
     values = [one["data"].get("text/html", one["data"]["text/plain"]) for one in cell["outputs"] if "data" in one]
-    said = [one["text"] for one in cell["outputs"] if one["output_type"] == "stream"]
-    return ["".join(one) for one in [*said, *values]]
+    printed = [one["text"] for one in cell["outputs"] if one["output_type"] == "stream"]
+    return ["".join(one) for one in [*printed, *values]]
 
 
 def shown(code: str, names: dict[str, object]) -> list[str]:
     """The same from running it now."""
     if code.startswith("!"):
         return [one for one in map(from_shell, code.splitlines()) if one]
-    said = StringIO()
+    printed = StringIO()
     tree = ast.parse(code)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     value: object = None
-    with redirect_stdout(said):
+    with redirect_stdout(printed):
         exec(compile(tree, "cell", "exec"), names)  # noqa: S102  (the notebook's own)
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)  # noqa: S307  (as above)
     html = getattr(value, "_repr_html_", None)
-    return [one for one in (said.getvalue(), html() if html else "" if value is None else repr(value)) if one]
+    return [one for one in (printed.getvalue(), html() if html else "" if value is None else repr(value)) if one]
 
 
 def from_shell(line: str) -> str:

@@ -288,7 +288,7 @@ def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
         return
     most = min(limit, max(_SHORT, _MOST_TIMES * size))
     found = 0
-    with packing.told():
+    with packing.damage_reported():
         for piece in _pieces(packing.opened(file)):
             found += len(piece)
             if found > most:
@@ -303,7 +303,7 @@ def beginning(file: BinaryIO, name: str, count: int) -> bytes:
     packing = _packing(file, name)
     if packing is None:
         return file.read(count)
-    with packing.told():
+    with packing.damage_reported():
         return packing.opened(file).read(count)
 
 
@@ -315,7 +315,7 @@ class _Packing(NamedTuple):
     errors: tuple[type[Exception], ...]
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def damage_reported(self) -> Iterator[None]:
         """Raise ``DamagedError`` instead."""
         try:
             yield

@@ -30,9 +30,9 @@ class Picklable:
             found: list[str] = []
             for base in kind.__mro__:
                 # Compiled classes list their own attributes and those of their bases.
-                said = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
-                if said:
-                    found += said if base.__module__.startswith(_PACKAGE_PREFIX) else _slots(base)
+                slots = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
+                if slots:
+                    found += slots if base.__module__.startswith(_PACKAGE_PREFIX) else _slots(base)
             names = _NAMES[kind] = tuple(found)
         values: dict[str, object] = {}
         for name in names:
@@ -103,8 +103,8 @@ _PACKAGE_PREFIX: Final = f"{__name__.partition('.')[0]}."
 
 def _slots(kind: type) -> list[str]:
     """Return the attributes that a class has slots for, by their (mangled) names in objects."""
-    said: str | Iterable[str] = kind.__dict__.get("__slots__", ())
-    names, owner = [said] if isinstance(said, str) else [*said], kind.__name__.lstrip("_")
+    slots: str | Iterable[str] = kind.__dict__.get("__slots__", ())
+    names, owner = [slots] if isinstance(slots, str) else [*slots], kind.__name__.lstrip("_")
     return [
         f"_{owner}{name}" if name.startswith("__") and not name.endswith("__") else name
         for name in names

@@ -114,12 +114,12 @@ class Printed:
         """Add printed text, which may be part of a line, or several lines."""
         with self._lock:
             for part in text.splitlines(keepends=True):
-                said = part.rstrip("\r\n")
+                line = part.rstrip("\r\n")
                 if self._open:
-                    said = self._lines.pop() + said
+                    line = self._lines.pop() + line
                 else:
                     self.total += 1
-                self._lines.append(said[:_LONG])
+                self._lines.append(line[:_LONG])
                 self._open = not part.endswith(("\r", "\n"))
 
     def lines(self) -> tuple[str, ...]:

@@ -289,9 +289,9 @@ def observe(
     line = ProgressLine(shown.progress)
     say = _status_line if shown.status_lines else _shown_on(line)
     observer = Observer(plan, folder, log=tail, kv_events=listener, tell=say)
-    with graceful_stop() as told:
+    with graceful_stop() as stop_signal:
         try:
-            complete = _run(observer, told)
+            complete = _run(observer, stop_signal)
         finally:
             line.clear()
         _finish(folder.path, shown.output_format, complete=complete)
@@ -396,12 +396,12 @@ def _status_line(status: Status) -> None:
     tell(json.dumps(asdict(status)))
 
 
-def _run(observer: Observer, told: GracefulStop) -> bool:
+def _run(observer: Observer, stop_signal: GracefulStop) -> bool:
     """Run the recording; the first signal ends it gracefully, a second one at once."""
 
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(observer.stop)
+        stop_signal.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(observer.stop)
         return await observer.run()
 
     # No chunk is read during a full garbage collection, which takes 13 ms with all imports, so these are exempt.

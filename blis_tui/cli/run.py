@@ -285,8 +285,8 @@ class Outputs:
         }
         for option, lines in tables.items():
             if (file := self._files.get(option)) is not None:
-                told = iter(lines())
-                while some := "".join(islice(told, _AT_ONCE)):
+                pieces = iter(lines())
+                while some := "".join(islice(pieces, _AT_ONCE)):
                     file.write(some.encode())
         if self._timeline is not None:
             self._timeline.finish()

@@ -118,7 +118,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
     require_no_overwrite(written.files(), resolved.files)
-    with graceful_stop() as told, ExitStack() as opened:
+    with graceful_stop() as stop_signal, ExitStack() as opened:
         files = _Outputs(written, opened)
         publisher = None
         if address.kv_events is not None:
@@ -132,7 +132,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
         log_in_lines()
         endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
         try:
-            asyncio.run(_served(endpoint, address, told))
+            asyncio.run(_served(endpoint, address, stop_signal))
         except InputError:  # nothing could be served
             raise
         except Exception as error:  # noqa: BLE001  (raised again, after what was served is written)
@@ -159,23 +159,23 @@ class _Outputs:
                     file.writelines(lines)
 
 
-async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> None:
+async def _served(endpoint: Endpoint, address: _Address, stop_signal: GracefulStop) -> None:
     """Serve until a signal arrives."""
     from blis_tui.live.serving.connections import possible_connections  # noqa: PLC0415
     from blis_tui.live.serving.server import Address, run  # noqa: PLC0415
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
+    stop_signal.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
     most = possible_connections(address.most_connections)
 
-    def said(opened: int) -> None:
+    def announce(opened: int) -> None:
         where = f"[{address.host}]" if ":" in address.host else address.host
         if most < address.most_connections:
             tell(f"note: no more than {most:,} connections at a time: the limit of open files is low (ulimit -Hn)")
         tell(f"serving at http://{where}:{opened}  (Ctrl-C ends it)")
 
-    await run(endpoint, Address(host=address.host, port=address.port, most_connections=most), said, stop)
+    await run(endpoint, Address(host=address.host, port=address.port, most_connections=most), announce, stop)
 
 
 def _finish(endpoint: Endpoint, files: _Outputs) -> None:

@@ -111,11 +111,11 @@ def shrink(
         else f"more might be removed: the limit of {plural(runs, 'run')} was reached"
     )
     left = f"{len(found.rows):,} of {plural(found.requests, 'request')} {'is' if len(found.rows) == 1 else 'are'} left"
-    told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
-    told += [f"FAIL  {verdict.sentence()}" for verdict in found.broken]
+    lines = [f"{left} after {plural(found.runs, 'run')}; {least}"]
+    lines += [f"FAIL  {verdict.sentence()}" for verdict in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
-    print_text("\n".join([*map(printable, told), f"wrote {listed}"]))
+    print_text("\n".join([*map(printable, lines), f"wrote {listed}"]))
 
 
 def _expectation(text: str) -> Mapping[str, Json]:

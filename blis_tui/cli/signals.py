@@ -188,11 +188,11 @@ def graceful_stop() -> Iterator[GracefulStop]:
     An event loop removes its own handlers when it ends, but results are written after that. Ctrl-C is handled even if
     it was ignored: shells ignore it for background processes, where it must end a server, too.
     """
-    told = GracefulStop()
+    stop = GracefulStop()
     heeded = dict.fromkeys([*numbers(), signal.SIGINT])
-    previous = {number: signal.signal(number, told.handle) for number in heeded}
+    previous = {number: signal.signal(number, stop.handle) for number in heeded}
     try:
-        yield told
+        yield stop
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -60,14 +60,14 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if (code := _told(error)) is None:
+            if (code := _report_failure(error)) is None:
                 raise
             sys.exit(code)
 
     return wrapper
 
 
-def _told(error: BaseException) -> ExitCode | None:
+def _report_failure(error: BaseException) -> ExitCode | None:
     """Report a failure and return its exit code; None if the error is of an unknown kind."""
     from blis_tui.base import errors  # noqa: PLC0415  (most commands do not fail)
 
@@ -91,14 +91,14 @@ def _system_error_text(error: OSError) -> str:
     """What to say of an error of the system that no code has expected, such as a full disk for temporary files."""
     from blis_tui.base.text import printable  # noqa: PLC0415  (as above)
 
-    said = printable(error.strerror or str(error))
+    text = printable(error.strerror or str(error))
     if error.filename is not None:
-        return f"{printable(os.fsdecode(error.filename))}: {said}"
+        return f"{printable(os.fsdecode(error.filename))}: {text}"
     try:
         os.getcwd()  # noqa: PTH109  (pathlib is not needed for anything else here)
     except OSError:
         return "the working directory does not exist any more\n  = help: change to another one"
-    return said
+    return text
 
 
 def tell_defect(error: BaseException) -> ExitCode:

@@ -38,8 +38,8 @@ def upgrade(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
 
     def change(source: Source) -> str:
         found = upgraded(source)
-        for told in (*found.changes, *found.left):
-            tell(printable(f"{source.name}: {told}"))
+        for change_text in (*found.changes, *found.left):
+            tell(printable(f"{source.name}: {change_text}"))
         if not (found.changes or found.left):
             tell(printable(f"{source.name} needs no upgrade"))
         left.extend(found.left)

@@ -247,9 +247,9 @@ class WebServer(Server):
         return window
 
 
-async def _drop(said: asyncio.StreamReader | None) -> None:
+async def _drop(stream: asyncio.StreamReader | None) -> None:
     """Read a stream to its end and discard it."""
-    while said is not None and await said.read(_PIECE_BYTES):
+    while stream is not None and await stream.read(_PIECE_BYTES):
         pass
 
 

@@ -237,11 +237,11 @@ def fit_(
     called = name or _document_name(output, "fitted")
     fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=choice.plugins)
     _write(output, [fitted.text], traffic.files)
-    told = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
+    text = to_json(fitted.to_dict()) if output_format == "json" else fit_text(fitted)
     if output in (None, "-"):
-        tell(told, nl=False)
+        tell(text, nl=False)
     else:
-        print_text(told, nl=False)
+        print_text(text, nl=False)
     _tell_left_out(traffic)
     for warning in fitted.warnings:
         tell(printable(f"warning: {warning}"))

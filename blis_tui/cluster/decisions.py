@@ -141,8 +141,8 @@ class CapturedDecision:
         """Return the instance and up to ``most`` others with the best scores in the router's view, best first."""
         total, chosen = self._scores.total, self._members.index(instance)
         others = [at for at in range(len(self._members)) if at != chosen]
-        told = [chosen, *nsmallest(most, others, key=lambda at: (-total[at], at))]
-        return [self._members[at] for at in sorted(told, key=lambda at: (-total[at], at != chosen, at))]
+        listed = [chosen, *nsmallest(most, others, key=lambda at: (-total[at], at))]
+        return [self._members[at] for at in sorted(listed, key=lambda at: (-total[at], at != chosen, at))]
 
     def to_record(self, event: int, now: int, instance: int, most: int = ALTERNATIVES) -> RoutingDecision:
         """Create the record of the decision for an instance, with at most ``most`` other candidates."""

@@ -317,10 +317,10 @@ class Dispatcher(Picklable):
         observers = self._pipeline.observers
         if self.regrets is None and not self.route_overrides and not observers.kinds:
             return router.choose(routed.incoming, now, False)[0]
-        regrets, told = self.regrets, RoutingDecision in observers.kinds
+        regrets, recorded = self.regrets, RoutingDecision in observers.kinds
         incoming, instances = routed.incoming, self._registry.instances
         weighed = (
-            CapturedDecision(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
+            CapturedDecision(router.of(incoming), incoming, instances, now) if recorded or regrets is not None else None
         )
         index, reason = router.choose(incoming, now)
         if self.route_overrides:
@@ -329,7 +329,7 @@ class Dispatcher(Picklable):
             request_id = routed.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         if weighed is not None:
-            if told:
+            if recorded:
                 observers.emit(weighed.to_record(observers.event, now, index, self._alternatives))
             if regrets is not None:
                 regrets.add(weighed, index)

@@ -73,17 +73,17 @@ class Router(Picklable):
         """Return the router for a request: that of its model if instances serve different models."""
         return self.by_model[request.model] if self.by_model and request.model else self
 
-    def choose(self, request: IncomingRequest, now: int, told: bool = True) -> tuple[int, str]:
-        """Return the index of an instance that serves the request's model, and the reason (if that is ``told``).
+    def choose(self, request: IncomingRequest, now: int, explained: bool = True) -> tuple[int, str]:
+        """Return the index of an instance that serves the request's model, and the reason (if that is ``explained``).
 
         Raises:
             SimulationError: the policy's answer is invalid.
         """
         if self.by_model and request.model:
-            return self.of(request).choose(request, now, told)
+            return self.of(request).choose(request, now, explained)
         context = self._context
         context.now_us = now
-        context.told = told
+        context.told = explained
         if self._internal:
             place, reason = self.policy.choose(request, self.fleet, context)
             return self.fleet.members[place], reason

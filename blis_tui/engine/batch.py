@@ -319,7 +319,7 @@ class Batch(Picklable):
 
     def tells_of_adapters(self) -> bool:
         """Whether the latest plan has adapter records to emit."""
-        return self.adapters is not None and self.adapters.told
+        return self.adapters is not None and self.adapters.reported
 
     def abandon(self) -> None:
         """Reset everything, because the instance is gone and its requests have been taken out."""

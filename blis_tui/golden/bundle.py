@@ -222,7 +222,7 @@ def unpacked(path: str, plugins: Registry | None = None) -> Iterator[Bundle]:
 def _named(path: str, folder: Path) -> Iterator[None]:
     """Have errors name the bundle instead of the folder, which will be gone."""
 
-    def told(text: str) -> str:
+    def renamed(text: str) -> str:
         return text.replace(str(folder), path)
 
     try:
@@ -232,17 +232,17 @@ def _named(path: str, folder: Path) -> Iterator[None]:
             [
                 replace(
                     diagnostic,
-                    file=told(diagnostic.file),
-                    message=told(diagnostic.message),
-                    help=diagnostic.help and told(diagnostic.help),
+                    file=renamed(diagnostic.file),
+                    message=renamed(diagnostic.message),
+                    help=diagnostic.help and renamed(diagnostic.help),
                 )
                 for diagnostic in error.diagnostics
             ]
         ) from error
     except TraceError as error:
-        raise TraceError([replace(problem, file=told(problem.file)) for problem in error.problems]) from error
+        raise TraceError([replace(problem, file=renamed(problem.file)) for problem in error.problems]) from error
     except InputError as error:
-        raise InputError(told(error.message), help=error.help and told(error.help)) from error
+        raise InputError(renamed(error.message), help=error.help and renamed(error.help)) from error
 
 
 class _SmallReads(BufferedReader):
@@ -292,8 +292,8 @@ def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
 
 def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) -> Bundle:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
-        said = about.get("format") if isinstance(about, dict) else None
-        raise _foreign(path, f"it has format {said!r}" if said is not None else f"it has no {_ABOUT}")
+        form = about.get("format") if isinstance(about, dict) else None
+        raise _foreign(path, f"it has format {form!r}" if form is not None else f"it has no {_ABOUT}")
     name, at, breaks = about.get("spec"), about.get("at"), about.get("breaks", [])
     moments = about.get("moments", [])
     if (
@@ -327,9 +327,9 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
 
 def _outside(document: Document) -> str:
     """Return the first key that may name a file outside the bundle; empty = none. Names find what ships."""
-    said = as_map(document.data)
+    keys = as_map(document.data)
     for key in TEST_KEYS:
-        if key in said:
+        if key in keys:
             return key
     for at in (("extends",), *(slot for slot, _ in slots(document))):
         reference = document.get(*at)

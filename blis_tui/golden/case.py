@@ -158,8 +158,8 @@ def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
         return
     from blis_tui.golden.twins import comparison  # noqa: PLC0415  (few projects have recordings)
 
-    for at, said in enumerate(twins):
-        twin = _twin(as_map(said))
+    for at, entry in enumerate(twins):
+        twin = _twin(as_map(entry))
         for run in runs:
             yield replace(
                 run,
@@ -182,8 +182,8 @@ def _twin(data: Mapping[str, Json]) -> TwinTest:
 def _check_twins(document: Document, problems: Problems) -> None:
     """Report recordings with equal names."""
     seen: dict[Json, int] = {}
-    for at, said in enumerate(as_list(document.get("twins"))):
-        name = as_map(said).get("name")
+    for at, entry in enumerate(as_list(document.get("twins"))):
+        name = as_map(entry).get("name")
         if name in seen:
             hint = f"the first is on line {document.place(('twins', seen[name], 'name')).span.line}"
             message = f"two recordings are named `{name}`"

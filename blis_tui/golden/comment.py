@@ -80,7 +80,7 @@ _HEADLINES: Final = tuple(
     )
 )
 """Figures listed first, in this order; the others follow in the order of the report."""
-_TOLD_ELSEWHERE: Final = re.compile(r"/(meta|expectations|invariants|warnings)/.*")
+_SHOWN_ELSEWHERE: Final = re.compile(r"/(meta|expectations|invariants|warnings)/.*")
 
 
 def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | None, style: Style) -> tuple[str, bool]:
@@ -94,20 +94,20 @@ def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | 
         style: the page on which it is shown.
     """
     entries = survey(folder, root, names, plugins)
-    told = [one for entry in entries if (one := _about(entry, root, plugins, style)) is not None]
-    if not told:
+    changes = [one for entry in entries if (one := _about(entry, root, plugins, style)) is not None]
+    if not changes:
         return f"### Golden tests: {plural(len(entries), 'golden')}, nothing has changed\n", True
-    counts = {state: len([1 for one in told if one.state == state]) for state in _STATES}
-    said = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
-    head = f"### Golden tests: {said}, of {plural(len(entries), 'golden')}\n"
-    told.sort(key=lambda one: not one.breaks)  # stable: keeps the order of names otherwise
-    if broken := [_code(one.name) for one in told if one.breaks]:
+    counts = {state: len([1 for one in changes if one.state == state]) for state in _STATES}
+    states = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    head = f"### Golden tests: {states}, of {plural(len(entries), 'golden')}\n"
+    changes.sort(key=lambda one: not one.breaks)  # stable: keeps the order of names otherwise
+    if broken := [_code(one.name) for one in changes if one.breaks]:
         more = f" and {len(broken) - _NAMES:,} more" if len(broken) > _NAMES else ""
         head += f"\n**Expectations fail**: {', '.join(broken[:_NAMES])}{more}.\n"
-    if any(one.waiting for one in told):
+    if any(one.waiting for one in changes):
         review = Project(root, root, folder).review_command()
         head += f"\nIf this is intended: run `pytest` and {_code(review)} in your checkout, and commit the goldens.\n"
-    return _cut(head, [one.text for one in told], style.most), False
+    return _cut(head, [one.text for one in changes], style.most), False
 
 
 _UNEXPECTED: Final = "failing"
@@ -197,7 +197,7 @@ def _changed(entry: GoldenEntry, case: Case, golden: Golden, new: Golden, style:
 
 def _figures(differences: Sequence[Difference]) -> list[Difference]:
     """Return the differences in figures of the report, the most important first."""
-    figures = [difference for difference in differences if not _TOLD_ELSEWHERE.match(difference.path)]
+    figures = [difference for difference in differences if not _SHOWN_ELSEWHERE.match(difference.path)]
     return sorted(figures, key=lambda figure: _rank(figure.path))  # stable: keeps the order of the report otherwise
 
 
@@ -268,8 +268,8 @@ def _expected_text(verdict: Verdict) -> str:
 def _breaks(golden: Golden, known: Collection[str]) -> bool:
     """Return whether an invariant is broken, or the broken expectations differ from the known ones."""
     verdicts = _verdicts(golden)
-    as_said = {verdict.metric for verdict in verdicts if not verdict.ok} == set(known)
-    return not as_said or bool(_broken_invariants(golden))
+    as_known = {verdict.metric for verdict in verdicts if not verdict.ok} == set(known)
+    return not as_known or bool(_broken_invariants(golden))
 
 
 def _verdicts(golden: Golden) -> list[Verdict]:

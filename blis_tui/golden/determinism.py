@@ -197,10 +197,10 @@ def _hidden_state(experiment: Experiment) -> str:
     while simulation.step() is not None:
         for part, stateful, queue, states in zip(kept, asked, queues, known, strict=True):
             # The parts of a plug-in that digests cover: its own state, and the order of a queue, which instances know.
-            said = repr(cast("_Stateful", part).state()) if stateful else ""
-            said += repr([request.index for request in cast("_Queue", part).ordered()]) if queue else ""
+            visible = repr(cast("_Stateful", part).state()) if stateful else ""
+            visible += repr([request.index for request in cast("_Queue", part).ordered()]) if queue else ""
             content = _pickled(part)
-            before = states.setdefault(said, content) if len(states) < _MOST_STATES else states.get(said, content)
+            before = states.setdefault(visible, content) if len(states) < _MOST_STATES else states.get(visible, content)
             changed = [] if content == before else _changed(pickle.loads(before), part)  # noqa: S301  (made above)
             if changed:
                 shown = (

@@ -61,8 +61,8 @@ class GoldenDivergence:
             )
             more = "what the golden had there can be shown" if single else "the exact event can be found"
             shown = [printable(f"  + {record_text(fields)}") for fields in self.records]
-            told = f"    (`blis-tui golden record` stores the records: then {more})"
-            return "\n".join([f"first divergence: {where}", *shown, told])
+            advice = f"    (`blis-tui golden record` stores the records: then {more})"
+            return "\n".join([f"first divergence: {where}", *shown, advice])
         lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:
             lines += ["state before it:", *(f"    {line}" for line in self.state.split("\n"))]

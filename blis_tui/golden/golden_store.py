@@ -194,8 +194,8 @@ class GoldenFiles:
         """
         if not self._is_half():
             return
-        said, _ = self._json(ACCEPTED, pending=False)
-        texts = {kind: text for kind in (HEADER, REPORT) if isinstance(text := said.get(kind), str)}
+        accepted, _ = self._json(ACCEPTED, pending=False)
+        texts = {kind: text for kind in (HEADER, REPORT) if isinstance(text := accepted.get(kind), str)}
         if len(texts) < 2:
             raise _damaged_error(self.file(ACCEPTED), "it has not the texts of a golden")
         self._put_in_place(texts)
@@ -304,9 +304,9 @@ def _require_one_origin(path: Path, golden: Golden, report: Mapping[str, object]
     meta = report.get("meta")
     if not isinstance(meta, dict):  # a study's header is compared with that of the new result
         return
-    for name, said in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
-        if said != (found := meta.get(name)):
-            raise _damaged_error(path, f"its `{name}` is {said}, but its report says {found}")
+    for name, stated in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
+        if stated != (found := meta.get(name)):
+            raise _damaged_error(path, f"its `{name}` is {stated}, but its report says {found}")
 
 
 def _parse(header: Mapping[str, object], report: str) -> Golden:

@@ -97,14 +97,14 @@ class OtherProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        self._said = TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  (closed with the process)
+        self._errors = TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  (closed with the process)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
-        self._said.close()
+        self._errors.close()
 
     def call(self, function: str, experiment: Experiment) -> object:
         """Return what a function returns in the other process.
@@ -133,27 +133,27 @@ class OtherProcess:
         if not line:
             raise SimulationError(self._how_it_ended(self._process))
         answer = json.loads(line)
-        if "told" in answer:
-            raise SimulationError(f"in another process, with another hash seed: {answer['told']}")
+        if "error" in answer:
+            raise SimulationError(f"in another process, with another hash seed: {answer['error']}")
         if "failed" in answer:
             raise SimulationError(f"another process fails: {answer['failed']}")
         return answer["result"]
 
     def _how_it_ended(self, process: subprocess.Popen[str]) -> str:
         code = process.wait()
-        self._said.seek(0)
-        why = self._said.read().strip().rpartition("\n")[2]  # a traceback ends with the exception
+        self._errors.seek(0)
+        why = self._errors.read().strip().rpartition("\n")[2]  # a traceback ends with the exception
         self._end()
         return f"another process ends with exit code {code}: {why}"
 
     def _started(self) -> subprocess.Popen[str]:
         seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-        self._said.truncate(0)
+        self._errors.truncate(0)
         return subprocess.Popen(
             [sys.executable, "-c", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._errors,
             text=True,
             encoding="utf-8",
             env={
@@ -199,6 +199,6 @@ def _answer(line: str) -> dict[str, object]:
         with TimeLimit():
             return {"result": getattr(import_module(module), name)(experiment)}
     except BlisError as error:
-        return {"told": " ".join(str(error).split())}
+        return {"error": " ".join(str(error).split())}
     except Exception as error:  # noqa: BLE001  (reported as the answer; the process goes on)
         return {"failed": f"{type(error).__name__}: {error}"}

@@ -200,9 +200,11 @@ def _ours(settings: Mapping[str, object]) -> Mapping[str, object]:
 
 def _words(settings: Mapping[str, object], name: str) -> tuple[str, ...]:
     """Return a setting that is a list, or a text with its words. Raises InputError if a quote in it does not end."""
-    said = settings.get(name)
+    setting = settings.get(name)
     try:
-        return tuple(split(said) if isinstance(said, str) else map(str, said) if isinstance(said, list) else ())
+        return tuple(
+            split(setting) if isinstance(setting, str) else map(str, setting) if isinstance(setting, list) else ()
+        )
     except ValueError as error:
         raise InputError(f"`{name}` of pytest's configuration: {error}") from error
 

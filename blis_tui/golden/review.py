@@ -228,8 +228,8 @@ def summary(entries: Sequence[GoldenEntry]) -> str:
     states = [entry.state for entry in entries]
     counts = [f"{states.count(one)} {words}" for one, words in _STATES.items() if one in states]
     results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
-    told = f": {', '.join(counts)}{results}" if counts else ""
-    return f"{plural(len(entries), 'golden test')}{told}"
+    details = f": {', '.join(counts)}{results}" if counts else ""
+    return f"{plural(len(entries), 'golden test')}{details}"
 
 
 def survey(

@@ -180,8 +180,8 @@ def _unseen(files: GoldenFiles, result: Golden, settings: GoldenSettings) -> Out
     text = printable(f"there is no golden yet: {files.name}")
     waits = False
     if settings.mode == "new":
-        told, waits = _wait(files, result, "accept it with")
-        text += told
+        advice, waits = _wait(files, result, "accept it with")
+        text += advice
     else:
         text += _NOT_KEPT
     return Outcome(status="missing", text=text, pending=waits, report=result.report)
@@ -216,8 +216,8 @@ def _changed(
     text = describe(case, files, golden, result, difference, experiment)
     waits = False
     if settings.mode in ("new", "unseen"):
-        told, waits = _wait(files, result, "review it, then accept it with")
-        text += told
+        advice, waits = _wait(files, result, "review it, then accept it with")
+        text += advice
     elif difference.engine is None:  # otherwise the text says what to do
         text += _NOT_KEPT
     return Outcome(status="changed", text=text, pending=waits, report=result.report)
@@ -353,8 +353,8 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     ]
     for verdict in verdicts:
         if verdict.ok == (verdict.metric in case.known):
-            told = "it holds now: remove it from golden.xfail" if verdict.ok else "expectation failed"
-            broken.append(f"{told}: {verdict.sentence()}")
+            verdict_text = "it holds now: remove it from golden.xfail" if verdict.ok else "expectation failed"
+            broken.append(f"{verdict_text}: {verdict.sentence()}")
             if verdict.event is not None and (command := debugger_command(case, verdict.event)):
                 broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]

@@ -46,7 +46,7 @@ _FEW: Final = 2.0
 """Counts may always differ by this much: one more preemption does not mean another server."""
 _SHORT_MS: Final = 1.0
 """The time in the front end, which is a remainder, may always differ by this much."""
-_UNTOLD: Final = ("workload", "expect", "golden")
+_NOT_OF_SERVER: Final = ("workload", "expect", "golden")
 """Parts of an experiment that do not describe the server."""
 
 
@@ -82,7 +82,7 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
     """
     recording = read_recording(folder / twin.recording)
     found = compare_with_simulation(recording, experiment, experiment.name, twin.steps)
-    document = {key: value for key, value in experiment.document.items() if key not in _UNTOLD}
+    document = {key: value for key, value in experiment.document.items() if key not in _NOT_OF_SERVER}
     return Golden(
         report=report_text(_report(recording, found, experiment.name, twin.steps)),
         spec=spec,

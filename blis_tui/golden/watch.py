@@ -83,10 +83,10 @@ class Verdict:
         lines = self.text.split("\n")
         if self.status != "changed":
             place = next((line.strip().removeprefix("--> ") for line in lines if line.startswith(" --> ")), "")
-            told = lines[0] if not place else f"{place}: {lines[0]}"
+            reason = lines[0] if not place else f"{place}: {lines[0]}"
         else:
-            told = "; ".join(line for line in lines if line.startswith(_BRIEF))
-        return f"{self.status:<8}  {self.name}{f'  {told}' if told else ''}"
+            reason = "; ".join(line for line in lines if line.startswith(_BRIEF))
+        return f"{self.status:<8}  {self.name}{f'  {reason}' if reason else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +254,8 @@ class Watch:
         except Exception as error:
             if not (place := place_in_plugin(error)):
                 raise
-            told = SimulationError(in_words(error), help=place)
-            return Verdict(name=name, status="error", text=str(told), test=test)
+            failure = SimulationError(in_words(error), help=place)
+            return Verdict(name=name, status="error", text=str(failure), test=test)
         finally:
             self._reads_also(test, _opened())
         return _verdict(test, outcome, shown)

@@ -384,15 +384,15 @@ class Scrapes:
         yield from self._state()
         yield from self._generation(first_tokens)
         yield from _histogram(GAPS, [self._gaps(index) for index in range(len(self._targets))])
-        told = ""
+        described = ""
         for family, of_instances in zip(FAMILIES, added, strict=True):
             series = [self._points(family, index, contributions) for index, contributions in enumerate(of_instances)]
             if not family.counts:
                 yield from _histogram(family, series)
                 continue
-            if family.name != told:
+            if family.name != described:
                 yield from about(family.name, "counter", family.help)
-                told = family.name
+                described = family.name
             for one in series:
                 for point in one.points():
                     yield _line(f"{family.name}_total", one.labels, str(point.total), point.time_us)

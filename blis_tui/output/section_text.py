@@ -58,8 +58,8 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
         blocks.append(f"… {plural(len(report.tenants) - _TENANTS, 'more tenant')}: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
-        told = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
-        blocks.append("\n".join(["invariants", *told]))
+        failures = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
+        blocks.append("\n".join(["invariants", *failures]))
     if report.warnings:
         blocks.append(warnings_text(report, width).rstrip())
     if report.expectations:

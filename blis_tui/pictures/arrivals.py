@@ -225,10 +225,10 @@ def arrivals_picture(table: RequestTable, rows: Sequence[RequestNumbers]) -> Pic
 
 def _thinned(drawn: int, requests: int) -> str:
     """Return a note if not all requests are drawn."""
-    told = (
+    note = (
         f"{drawn:,} of {plural(requests, 'request')} are drawn: some at equal intervals, and the slowest in between. "
     )
-    return told if drawn < requests else ""
+    return note if drawn < requests else ""
 
 
 def _points(

@@ -133,8 +133,8 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     price = trial.mean("cost.usd_per_hour")
     if price is not None:
         shown.insert(1, Card(name="Cost", value=f"{price:,.2f} USD/h"))
-    said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(plan, best))
-    return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{said}</ul>"]
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(plan, best))
+    return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{items}</ul>"]
 
 
 def _rate(plan: Plan, best: Candidate) -> Card:

@@ -182,8 +182,8 @@ class Points:
 
     def goal(self, metric: str) -> Literal["min", "max"]:
         """Return whether a figure should be small (``min``) or large (``max``)."""
-        said = next((objective.goal for objective in self.study.objectives if objective.metric == metric), None)
-        return said or ("max" if metric.startswith(_LARGE) else "min")
+        stated = next((objective.goal for objective in self.study.objectives if objective.metric == metric), None)
+        return stated or ("max" if metric.startswith(_LARGE) else "min")
 
     def bound(self, metric: str) -> float | None:
         """Return the upper bound on a figure; None = there is none."""

@@ -123,8 +123,8 @@ def _verdict(verdicts: Sequence[Verdict]) -> str:
         text = "its one expectation holds" if held == 1 else f"all {held} expectations hold"
         return f"<p class='verdict good'>✓ {text[0].upper()}{text[1:]}.</p>"
     broken = len(verdicts) - held
-    told = f"{broken} of {plural(len(verdicts), 'expectation')} {'does' if broken == 1 else 'do'} not hold"
-    return f"<p class='verdict bad'>✗ {told}.</p>"
+    failures = f"{broken} of {plural(len(verdicts), 'expectation')} {'does' if broken == 1 else 'do'} not hold"
+    return f"<p class='verdict bad'>✗ {failures}.</p>"
 
 
 def _finding(finding: Finding) -> str:

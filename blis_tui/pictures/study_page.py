@@ -115,8 +115,8 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         caption = f"{what}{_first(best)}; means over seeds"
         parts.append(_rows(points, best[:_BEST], caption))
     parts += _by_load(points)
-    told = [*step_times_lines(study, (best or list(points.all))[:_BEST])]
-    return [*parts, *([f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in told)}</ul>"] if told else [])]
+    accuracy = [*step_times_lines(study, (best or list(points.all))[:_BEST])]
+    return [*parts, *([f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in accuracy)}</ul>"] if accuracy else [])]
 
 
 def _by_load(points: Points) -> list[str | Table]:
@@ -303,11 +303,11 @@ def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSumma
 
 
 def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
-    said = list(points.study.objectives)
+    objectives = list(points.study.objectives)
     more = [points.cost, *points.metrics]
-    known = {objective.metric for objective in said}
-    said += [Objective(metric=one, goal=points.goal(one)) for one in dict.fromkeys(more) if one not in known]
-    return list(combinations(said[:5], 2))[:_PAIRS]
+    known = {objective.metric for objective in objectives}
+    objectives += [Objective(metric=one, goal=points.goal(one)) for one in dict.fromkeys(more) if one not in known]
+    return list(combinations(objectives[:5], 2))[:_PAIRS]
 
 
 def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[PointSummary]:

@@ -186,11 +186,11 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
     if hidden:
         lines.append(f"  and {plural(hidden, 'more metric')} that differ (--all shows everything)")
     if rows:
-        told = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
+        legend = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
         if any(row.change and not row.judged and direction_of(row.metric) is not None for row in rows):
-            told += "; figures that follow the arrivals are not judged, because the arrivals differ"
-        told += f"; `blis-tui explain {rows[0].metric}` explains a metric"
-        lines += wrap(told, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+            legend += "; figures that follow the arrivals are not judged, because the arrivals differ"
+        legend += f"; `blis-tui explain {rows[0].metric}` explains a metric"
+        lines += wrap(legend, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return lines
 
 

@@ -170,11 +170,11 @@ def _losses(hindsight: Hindsight) -> list[str]:
     if not hindsight.replays:
         return [f"{_REGRET_INDENT}no decision had an alternative"]
     rows: list[tuple[str, ...]] = [("E2E lost, ms", "better", *_COLUMNS)]
-    told = (
+    losses = (
         ("by the request", "request", hindsight.lost_by_requests),
         ("by all requests together", "run", hindsight.lost_by_run),
     )
-    for name, which, lost in told:
+    for name, which, lost in losses:
         better = len(
             [
                 decision

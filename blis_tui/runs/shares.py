@@ -96,7 +96,7 @@ class SharedRun:
                 if connection not in ready:
                     continue
                 try:
-                    said = connection.recv()
+                    message = connection.recv()
                 except (EOFError, OSError):
                     process.join()
                     how = how_it_ended(process.exitcode)
@@ -104,10 +104,10 @@ class SharedRun:
                         f"a process that simulated a part of the instances died ({how})",
                         help="a Python script that starts processes needs `if __name__ == '__main__':`",
                     ) from None
-                if isinstance(said, int):
-                    ended[number] = said
+                if isinstance(message, int):
+                    ended[number] = message
                 else:
-                    outcomes[number] = said
+                    outcomes[number] = message
             if show is not None and ready:
                 self.ended = 0
                 for count in ended:

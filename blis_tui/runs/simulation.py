@@ -424,9 +424,9 @@ class Simulation:
         whose, kind = "a plug-in", "object"
         for plugin in self.experiment.plugins_used():
             for part in self.parts_from({plugin.module}):
-                said = address_holder(part.state()) if isinstance(part, _Stateful) else ""
-                if said and (not isinstance(plugin.make, type) or isinstance(part, plugin.make)):
-                    whose, kind = f"the {BY_PATH[plugin.path].point.noun} `{plugin.name}`", said
+                holder = address_holder(part.state()) if isinstance(part, _Stateful) else ""
+                if holder and (not isinstance(plugin.make, type) or isinstance(part, plugin.make)):
+                    whose, kind = f"the {BY_PATH[plugin.path].point.noun} `{plugin.name}`", holder
         return SimulationError(
             f"`state()` of {whose} has a value of the kind `{kind}`, which looks another in every process",
             help="say what is remembered as plain values: text, numbers, and tuples of them",

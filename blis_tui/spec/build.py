@@ -339,8 +339,8 @@ def build_experiment(
 def stack_of(document: Mapping[str, object], pool: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return the stack of a pool: its own keys, and the (resolved) experiment's for those that it lacks."""
     cluster = Part(document, "").part("cluster").data
-    said = {**document, **{key: cluster[key] for key in ("tensor_parallel",) if key in cluster}, **(pool or {})}
-    return {key: said[key] for key in ("model", "hardware", "latency", "engine", "tensor_parallel") if key in said}
+    keys = {**document, **{key: cluster[key] for key in ("tensor_parallel",) if key in cluster}, **(pool or {})}
+    return {key: keys[key] for key in ("model", "hardware", "latency", "engine", "tensor_parallel") if key in keys}
 
 
 def build_model_part(stack: Mapping[str, object]) -> spec.Model:

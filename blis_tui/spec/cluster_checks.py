@@ -73,13 +73,13 @@ def _check_names(document: Document) -> Iterator[Diagnostic]:
 def _check_instances(document: Document) -> Iterator[Diagnostic]:
     """Check that the instance counts agree."""
     pools = pool_paths(document)
-    said = _count(document, "cluster", "instances")
+    instances = _count(document, "cluster", "instances")
     if not pools:
-        yield from _check_division(document, said)
+        yield from _check_division(document, instances)
         return
     total = _total(document, pools)
-    if said != total:
-        message = f"cluster.instances is {said}, but the instances of its pools add up to {total}"
+    if instances != total:
+        message = f"cluster.instances is {instances}, but the instances of its pools add up to {total}"
         hint = "remove `instances`: it is their sum"
         yield about(document, ("cluster", "instances"), "BLIS2022", message, hint=hint)
     for role in _ROLES:

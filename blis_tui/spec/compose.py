@@ -209,15 +209,15 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
 
 def _is_experiment(parent: Document, problems: Problems) -> bool:
     """Check the parent before merging hides its problems: it must be an experiment with a valid header."""
-    data, said = parent.data, parent.data
+    data, header_data = parent.data, parent.data
     header = parent
     if isinstance(data, dict):
-        said = {
+        header_data = {
             **{key: data[key] for key in _HEADER if key in data},
             "extends": "others",
         }  # `extends` keeps the schema from reporting other missing keys
-        header = Document(said, parent.source, parent.keys, parent.values)
-    diagnostics = check_document(header, "Experiment", read(said, "Experiment", problems.plugins))
+        header = Document(header_data, parent.source, parent.keys, parent.values)
+    diagnostics = check_document(header, "Experiment", read(header_data, "Experiment", problems.plugins))
     problems.found.extend(diagnostics)
     return not diagnostics
 

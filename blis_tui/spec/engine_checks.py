@@ -265,19 +265,23 @@ def check_states(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
     if model.linear is None:
         return
     engine, split = where(document, owner, "engine"), document.whole(*where(document, owner, "tensor_parallel")) or 1
-    said = f"some layers of {model.name} have a state for each request"
+    statement = f"some layers of {model.name} have a state for each request"
     if beside := ungrouped_with(as_map(document.data), stack):
         top, _, key = beside.partition(".")
         path = (*engine, key) if top == "engine" else (top, *key.split("."))
         hint = "remove it; docs/semantics.md says what is simulated of such models"
-        yield about(document, path, "BLIS2027", f"{said}: `{beside}` is not simulated with that", key=True, hint=hint)
+        yield about(
+            document, path, "BLIS2027", f"{statement}: `{beside}` is not simulated with that", key=True, hint=hint
+        )
     path = (*engine, "disable_hybrid_kv_cache_manager")
     if document.get(*path) is True:
-        message = f"{said}, which only the hybrid KV cache manager has room for"
+        message = f"{statement}, which only the hybrid KV cache manager has room for"
         yield about(document, path, "BLIS2027", message, key=True, hint="remove it")
     path = (*engine, "enable_prefix_caching")
     if path in document.keys and document.get(*path) is True:
-        message = f"{said}: a prefix cache with copies of states (`mamba_cache_mode` align or all) is not simulated"
+        message = (
+            f"{statement}: a prefix cache with copies of states (`mamba_cache_mode` align or all) is not simulated"
+        )
         hint = "set it to false, and start vLLM 0.26 or later with --no-enable-prefix-caching to compare"
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
     heads = {"key heads": model.linear.key_heads, "value heads": model.linear.value_heads}

@@ -514,12 +514,14 @@ def _quantized_bytes(quantization: Mapping[str, object]) -> float | None:
 
 def sampling_of(model: Mapping[str, Json]) -> str:
     """Return how tokens are sampled by default, derived from the model's generation configuration."""
-    said = as_map(model["generation_config"]) if "generation_config" in model else _family_generation(model)
-    if said.get("repetition_penalty", 1.0) != 1.0:
+    generation = as_map(model["generation_config"]) if "generation_config" in model else _family_generation(model)
+    if generation.get("repetition_penalty", 1.0) != 1.0:
         return "penalties"
-    top_k = said.get("top_k", 0)
+    top_k = generation.get("top_k", 0)
     limited = isinstance(top_k, int) and top_k > 0
-    return "top-p" if said.get("temperature", 1.0) and (limited or said.get("top_p", 1.0) != 1.0) else "plain"
+    return (
+        "top-p" if generation.get("temperature", 1.0) and (limited or generation.get("top_p", 1.0) != 1.0) else "plain"
+    )
 
 
 def _family_generation(model: Mapping[str, Json]) -> Mapping[str, Json]:

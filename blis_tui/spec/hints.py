@@ -623,7 +623,7 @@ def metrics_meant(metric: str) -> tuple[str, ...]:
     words = words_of(metric)
     statistics = [one for word in words for one in STATISTICS.get(word, ())]
     rest = [word for word in words if word not in STATISTICS]
-    said = [word for word in rest if word not in _NO_MEANING]
-    families = LATENCIES.get("_".join(said or rest), ())
+    meaningful = [word for word in rest if word not in _NO_MEANING]
+    families = LATENCIES.get("_".join(meaningful or rest), ())
     latencies = [f"latency.{family}.{statistics[0] if statistics else 'p99'}" for family in families]
     return (*METRICS.get("_".join(words), ()), *latencies)

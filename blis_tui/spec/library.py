@@ -105,10 +105,10 @@ def description(path: Path) -> str:
     from blis_tui.spec.read import read_document  # noqa: PLC0415  (listing names needs no YAML)
 
     try:
-        said = read_document(path).get("metadata", "description")
+        text = read_document(path).get("metadata", "description")
     except BlisError:
         return ""
-    return said if isinstance(said, str) else ""
+    return text if isinstance(text, str) else ""
 
 
 def is_id(reference: str) -> bool:

@@ -130,21 +130,23 @@ def explained(document: Document, broken: Sequence[Violation]) -> list[Diagnosti
         violation.path for violation in broken if violation.keyword == "type"
     }  # a number of the wrong type is not measured, too
     broken = [violation for violation in broken if violation.keyword not in _BOUNDS or violation.path not in untyped]
-    told = [
-        (violation, said)
+    explanations = [
+        (violation, diagnostic)
         for violation in broken
-        for said in _FORMATTERS.get(violation.keyword, _other)(document, violation)
+        for diagnostic in _FORMATTERS.get(violation.keyword, _other)(document, violation)
     ]
-    hints = {(violation.path, said.help) for violation, said in told if said.code == _UNKNOWN}
-    diagnostics += [said for violation, said in told if not _is_misnamed(violation, said, hints)]
+    hints = {(violation.path, diagnostic.help) for violation, diagnostic in explanations if diagnostic.code == _UNKNOWN}
+    diagnostics += [
+        diagnostic for violation, diagnostic in explanations if not _is_misnamed(violation, diagnostic, hints)
+    ]
     return in_order(diagnostics)
 
 
-def _is_misnamed(violation: Violation, said: Diagnostic, hints: Collection[tuple[DataPath, str | None]]) -> bool:
+def _is_misnamed(violation: Violation, diagnostic: Diagnostic, hints: Collection[tuple[DataPath, str | None]]) -> bool:
     """Return whether a key is missing only because it has another name, which is told already."""
-    if said.code != _MISSING:
+    if diagnostic.code != _MISSING:
         return False
-    key = said.message.rpartition("`")[0].rpartition("`")[2]
+    key = diagnostic.message.rpartition("`")[0].rpartition("`")[2]
     if any(path == violation.path and hint and hint.startswith("paths are written") for path, hint in hints):
         return True
     begins = (f"did you mean `{key}`", f"write `{key}`", f"write `{key}: ")

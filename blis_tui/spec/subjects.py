@@ -111,9 +111,9 @@ def _named(word: str) -> Iterator[Subject]:
 
 def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
     """Return matching keys, except those that take the word as a value; ``alone``: there is no other meaning."""
-    told = {path for value in taken for path in value.paths}
-    told |= {f"{path}.{name}" for path in told for name in DISCRIMINATORS}
-    matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), told)]
+    known = {path for value in taken for path in value.paths}
+    known |= {f"{path}.{name}" for path in known for name in DISCRIMINATORS}
+    matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), known)]
     if len(matches) > 1:
         return [Subject(keys.as_list(word, matches, alone=alone), keys.as_rows(matches))]
     return [Subject(keys.as_text(kind, [key]), keys.as_data(kind, [key])) for kind, key in matches]

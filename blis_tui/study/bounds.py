@@ -396,10 +396,10 @@ def rank_violation(wanted: Range, percent: int, missed: tuple[int, int], most: i
     above, below = missed
     may = _allowed_worse(percent, most)
     if wanted.high is not None and may is not None and above > may:
-        return _told(wanted.metric, "above", wanted.high, above, may, most, f"{noun} had more")
+        return _violation_text(wanted.metric, "above", wanted.high, above, may, most, f"{noun} had more")
     may = _allowed_worse(100 - percent, most)
     if wanted.low is not None and may is not None and below > may:
-        return _told(wanted.metric, "below", wanted.low, below, may, most, f"{noun} had less")
+        return _violation_text(wanted.metric, "below", wanted.low, below, may, most, f"{noun} had less")
     return ""
 
 
@@ -408,7 +408,7 @@ def _allowed_worse(percent: int, most: int | None) -> int | None:
     return 0 if percent == 100 else None if most is None else allowed_above(percent, most)
 
 
-def _told(metric: str, side: str, bound: float, missed: int, may: int, most: int | None, what: str) -> str:
+def _violation_text(metric: str, side: str, bound: float, missed: int, may: int, most: int | None, what: str) -> str:
     if not may:
         return f"{metric} will be {side} {bound:g}: {missed} {what}, none may"
     return f"{metric} will be {side} {bound:g}: {missed} of at most {most} {what}, at most {may} may"
@@ -448,8 +448,8 @@ class Mean(Follower):
         high, total_us = self._wanted.high, self._total_us + self._running_us
         if high is None or self._most <= 0 or not total_us / (1000 * self._most) > high:
             return ""
-        told = f"so far they add up to {total_us / 1000:g} ms, for at most {self._most} requests"
-        return f"{self._wanted.metric} will be above {high:g}: {told}"
+        sum_text = f"so far they add up to {total_us / 1000:g} ms, for at most {self._most} requests"
+        return f"{self._wanted.metric} will be above {high:g}: {sum_text}"
 
 
 class Bounded(Follower):

@@ -94,9 +94,9 @@ def cost_figures(
         report: its report, as plain data.
         prices: US dollars an hour by hardware, which override the hardware documents.
     """
-    said = Part(report, "")
-    held = list(_held(experiment, said))
-    duration_us, tokens = said.integer("duration_us"), said.part("tokens").integer("output")
+    part = Part(report, "")
+    held = list(_held(experiment, part))
+    duration_us, tokens = part.integer("duration_us"), part.part("tokens").integer("output")
     gpu_us = whole_sum([one.gpu_us for one in held])
     usd_us = _total((prices.get(one.hardware.name, one.hardware.usd_per_hour), one.gpu_us) for one in held)
     peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)

@@ -135,12 +135,12 @@ class DaskRunner(Runner):
             raise InputError(
                 f"the Dask cluster at {self._address} has no workers", help=f"start some: dask worker {self._address}"
             ) from None
-        found = self._client.run(version, _PACKAGE, on_error="return")
-        for worker, its in found.items():
+        versions = self._client.run(version, _PACKAGE, on_error="return")
+        for worker, its in versions.items():
             if its != __version__:
-                said = f"blis-tui {its}" if isinstance(its, str) else "no blis-tui"
+                theirs = f"blis-tui {its}" if isinstance(its, str) else "no blis-tui"
                 raise InputError(
-                    f"the Dask worker at {worker} has {said}, and this is {__version__}",
+                    f"the Dask worker at {worker} has {theirs}, and this is {__version__}",
                     help="results of other versions may differ: install the same one everywhere",
                 )
 
@@ -151,8 +151,8 @@ async def _require_scheduler(address: str) -> None:
 
     try:
         async with asyncio.timeout(_ANSWER_S), rpc(address, timeout=_ANSWER_S) as peer:
-            found = await peer.identity()
-        problem = "" if found["type"] == "Scheduler" else f"it is a Dask {found['type']}"
+            identity = await peer.identity()
+        problem = "" if identity["type"] == "Scheduler" else f"it is a Dask {identity['type']}"
     except (OSError, ValueError) as error:
         problem = str(error) or f"nothing within {_ANSWER_S} seconds"
     except Exception:  # noqa: BLE001  (Dask may fail in any way to decode another program's answer)

@@ -78,13 +78,13 @@ def require_figures(study: Study) -> None:
     hints: dict[str, str] = {}
     for experiment in _experiments(study) if missing else ():
         report = _empty_report(experiment)
-        told = {
+        explanations = {
             metric: without_cost(metric, experiment, study.prices)
             if metric in COSTS
             else _instead(metric.split("."), experiment, report)
             for metric in missing
         }
-        hints = {metric: hint for metric, hint in told.items() if hint is not None}
+        hints = {metric: hint for metric, hint in explanations.items() if hint is not None}
         missing = {metric: place for metric, place in missing.items() if metric in hints}
         if not missing:
             break

@@ -90,7 +90,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     if not paths or len(paths) == len(study.paths):
         return ()
     by = ranked_by(study, points)
-    found = []
+    best_of_loads = []
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
         able = [member for member in members if member.ok is not False and member.status == "done"]
@@ -98,8 +98,8 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
         able.sort(key=lambda one: (places[one.point.number], one.point.number))
         best = able[0] if able else None
         ties = tuple(one for one in able[1:] if places[one.point.number] == places[able[0].point.number])
-        found.append(Scenario(values=values, points=tuple(members), best=best, ties=ties))
-    return tuple(found)
+        best_of_loads.append(Scenario(values=values, points=tuple(members), best=best, ties=ties))
+    return tuple(best_of_loads)
 
 
 def ranked_by(study: Study, points: Sequence[PointSummary]) -> list[tuple[str, str]]:
@@ -117,10 +117,10 @@ def _placed(one: PointSummary, wish: tuple[str, str]) -> float:
 
 def _by_load(study: Study, points: Sequence[PointSummary]) -> dict[str, list[PointSummary]]:
     paths = load_paths(study)
-    found: dict[str, list[PointSummary]] = {}
+    by_load: dict[str, list[PointSummary]] = {}
     for one in points:
-        found.setdefault(json.dumps([one.coordinates.get(path) for path in paths]), []).append(one)
-    return found
+        by_load.setdefault(json.dumps([one.coordinates.get(path) for path in paths]), []).append(one)
+    return by_load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class PointSummary:
     @property
     def status(self) -> str:
         """The status of its runs; the worst if they differ."""
-        found = {row.status for row in self.rows}
-        return next(one for one in ("invalid", "failed", "stopped", "done") if one in found)
+        statuses = {row.status for row in self.rows}
+        return next(one for one in ("invalid", "failed", "stopped", "done") if one in statuses)
 
     @property
     def why(self) -> str:
@@ -155,8 +155,8 @@ class PointSummary:
 
     def values(self, metric: str) -> list[float]:
         """Return a figure of each run that has it."""
-        found = [row.figures.get(metric) for row in self.rows]
-        return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+        figures = [row.figures.get(metric) for row in self.rows]
+        return [float(one) for one in figures if isinstance(one, int | float) and not isinstance(one, bool)]
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
@@ -168,8 +168,8 @@ def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
 
 
 def _ok(rows: Iterable[Row]) -> bool | None:
-    found = [row.ok for row in rows]
-    return False if False in found else None if None in found else True
+    verdicts = [row.ok for row in rows]
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]) -> tuple[PointSummary, ...]:
@@ -221,8 +221,8 @@ def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
     if not row.loads:
         return {}
     experiment = experiment_of(study, row.point, row.seed)
-    found = expectations(experiment, row.loads, partial(create_latency, experiment.plugins))
-    return {pool.name: (pool.latency.kind, found[pool.name]) for pool in experiment.pools}
+    expected = expectations(experiment, row.loads, partial(create_latency, experiment.plugins))
+    return {pool.name: (pool.latency.kind, expected[pool.name]) for pool in experiment.pools}
 
 
 def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
@@ -242,11 +242,11 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
             if expectation.reasons:
                 why = f"(step times: {kind}): {not_measured_text(expectation)}"
                 named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", why), [])
-                if (said := (point_text(study.paths, one.point.coordinates), why)) not in named:
-                    named.append(said)
+                if (reason := (point_text(study.paths, one.point.coordinates), why)) not in named:
+                    named.append(reason)
     for kind, metrics in bands.items():
-        told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
-        yield f"Accuracy (step times: {kind}): {', '.join(told)} (median by point; `blis-tui explain accuracy`)."
+        errors = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        yield f"Accuracy (step times: {kind}): {', '.join(errors)} (median by point; `blis-tui explain accuracy`)."
     for text, named in reasons.items():
         alike = len(dict.fromkeys(why for _, why in named)) == 1
         yield f"Accuracy{_of([name for name, _ in named], asked)} {named[0][1] if alike else text}."

@@ -210,19 +210,19 @@ class ProcessRunner(Runner):
             speaking = wait([one.connection for one in self._workers], _LOOK_S if block else 0)
             for worker in [one for one in self._workers if one.connection in speaking]:
                 try:
-                    said = worker.connection.recv()
+                    message = worker.connection.recv()
                 except (EOFError, OSError):
-                    said = _DEAD
-                if said == _READY:
+                    message = _DEAD
+                if message == _READY:
                     worker.ready, self._stillborn = True, 0
-                elif said == _DEAD:
+                elif message == _DEAD:
                     ended += self._lost(worker)
-                elif isinstance(said, _PrintedOutput):
+                elif isinstance(message, _PrintedOutput):
                     if self._prints is not None:
-                        self._prints(said.text)
+                        self._prints(message.text)
                 elif worker.task is not None:
                     self._attempts.pop(id(worker.task), None)
-                    ended.append((worker.task, said))
+                    ended.append((worker.task, message))
                     worker.task = None
             self._dispatch_tasks()
             if not block:
@@ -300,6 +300,6 @@ def _work(connection: Connection, keep: bool) -> None:
         with redirect_stderr(Stream(printed.write)) if keep else nullcontext():
             while True:
                 outcome = execute(connection.recv())
-                if said := printed.take():
-                    connection.send(_PrintedOutput(said))
+                if text := printed.take():
+                    connection.send(_PrintedOutput(text))
                 connection.send(outcome)

@@ -52,7 +52,7 @@ class BoundSamples:
     def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add requests that have ended; ``groups`` are indexed by the rows' group numbers."""
 
-    def sentence(self, found: Ratio) -> str:
+    def sentence(self, estimate: Ratio) -> str:
         """Return an estimate and its limit as a sentence."""
         raise NotImplementedError
 
@@ -64,12 +64,12 @@ class BoundSamples:
         """Return whether a tighter bound would hold in a stretch."""
         return True
 
-    def beyond(self, found: Ratio) -> float:
+    def beyond(self, estimate: Ratio) -> float:
         """Return by how many standard errors an estimate is beyond its limit."""
-        beyond = found.value - self.limit
-        if not found.weight or not beyond:
+        beyond = estimate.value - self.limit
+        if not estimate.weight or not beyond:
             return -inf
-        return beyond / found.error if found.error else copysign(inf, beyond)
+        return beyond / estimate.error if estimate.error else copysign(inf, beyond)
 
 
 class Latencies(BoundSamples):
@@ -116,14 +116,14 @@ class Latencies(BoundSamples):
         known = self._known(start_us, now_us, self._bound_us)
         if self._percent is None:
             return ratio([Sample(at, us / 1000, 1.0) for at, us in known], start_us, now_us)
-        found = _share_above(self._bound_us, known, start_us, now_us)
+        share = _share_above(self._bound_us, known, start_us, now_us)
         if not known or not self.limit:
-            return found
+            return share
         ordered = sorted(us for _, us in known)
         allowed = ordered[len(ordered) - 1 - int(self.limit * len(ordered))]
         like = _share_above(max(allowed, MARGIN * self._bound_us), known, start_us, now_us)
-        independent = sqrt(self.limit * (1 - self.limit) / found.weight)
-        return found._replace(error=max(found.error, like.error, independent))
+        independent = sqrt(self.limit * (1 - self.limit) / share.weight)
+        return share._replace(error=max(share.error, like.error, independent))
 
     def has_room(self, start_us: int, now_us: int) -> bool:
         """See :meth:`BoundSamples.has_room`."""
@@ -137,7 +137,7 @@ class Latencies(BoundSamples):
 
         First tokens count when they come, and requests that have waited for longer than the bound do so already.
         """
-        found = [one for one in self._ended if start_us < one[0] <= now_us]
+        known = [one for one in self._ended if start_us < one[0] <= now_us]
         for request in () if self._cluster is None or self._percent is None else _present(self._cluster):
             if not self._scope.holds(request.arrival_us, (request.slo_class, request.tenant)):
                 continue
@@ -146,15 +146,18 @@ class Latencies(BoundSamples):
             else:
                 one = (int(request.arrival_us + bound_us), inf)
             if start_us < one[0] <= now_us:
-                found.append(one)
-        return found
+                known.append(one)
+        return known
 
-    def sentence(self, found: Ratio) -> str:
+    def sentence(self, estimate: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} ms, at most {bound} is allowed"
-        return f"{_share(found)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
+            mean = f"{number_text(estimate.value)}{_within(estimate.error)} ms"
+            return f"{self.metric} is {mean}, at most {bound} is allowed"
+        return (
+            f"{_share(estimate)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
+        )
 
 
 class Gaps(BoundSamples):
@@ -182,8 +185,8 @@ class Gaps(BoundSamples):
 
     def has_room(self, start_us: int, now_us: int) -> bool:
         """See :meth:`BoundSamples.has_room`."""
-        found = ratio(self._tighter, start_us, now_us).value
-        return found <= (MARGIN * self.limit if self._percent is None else self.limit)
+        share = ratio(self._tighter, start_us, now_us).value
+        return share <= (MARGIN * self.limit if self._percent is None else self.limit)
 
     def tick(self, now_us: int) -> None:
         """See :meth:`BoundSamples.tick`."""
@@ -206,12 +209,13 @@ class Gaps(BoundSamples):
         self._tighter.append(Sample(now_us, two, three))
         self._before = now
 
-    def sentence(self, found: Ratio) -> str:
+    def sentence(self, estimate: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} ms, at most {bound} is allowed"
-        return f"{_share(found)} of the gaps between tokens are above {bound}, {_percent(self.limit)} may be"
+            mean = f"{number_text(estimate.value)}{_within(estimate.error)} ms"
+            return f"{self.metric} is {mean}, at most {bound} is allowed"
+        return f"{_share(estimate)} of the gaps between tokens are above {bound}, {_percent(self.limit)} may be"
 
 
 class Missed(BoundSamples):
@@ -234,10 +238,10 @@ class Missed(BoundSamples):
 
     def estimate(self, start_us: int, now_us: int) -> Ratio:
         """See :meth:`BoundSamples.estimate`. That all are served is certain, that all meet their targets is chance."""
-        found = ratio(self._samples, start_us, now_us)
-        if not self.metric or not found.weight:
-            return found
-        return found._replace(error=max(found.error, sqrt(self.limit * (1 - self.limit) / found.weight)))
+        share = ratio(self._samples, start_us, now_us)
+        if not self.metric or not share.weight:
+            return share
+        return share._replace(error=max(share.error, sqrt(self.limit * (1 - self.limit) / share.weight)))
 
     def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """See :meth:`BoundSamples.ended`."""
@@ -246,19 +250,19 @@ class Missed(BoundSamples):
             if missed is not None:
                 self._samples.append(Sample(max(row.arrival_us, row.completed_us), float(missed), 1.0))
 
-    def sentence(self, found: Ratio) -> str:
+    def sentence(self, estimate: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
-        return f"{_share(found)} of the requests {self._what}, {_percent(self.limit)} may"
+        return f"{_share(estimate)} of the requests {self._what}, {_percent(self.limit)} may"
 
 
 def samples_of(simulation: Simulation, bounds: Sequence[Expectation]) -> list[BoundSamples]:
     """Return what to follow: every bound that requests show something of, and that nearly all are served."""
-    found: list[BoundSamples] = []
+    samples: list[BoundSamples] = []
     for bound in bounds:
         wanted = range_of(bound)
-        found += _upper(simulation, wanted.metric, wanted.high) if wanted.high is not None else ()
-        found += _lower(simulation, wanted.metric, wanted.low) if wanted.low is not None else ()
-    return [*found, Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
+        samples += _upper(simulation, wanted.metric, wanted.high) if wanted.high is not None else ()
+        samples += _lower(simulation, wanted.metric, wanted.low) if wanted.low is not None else ()
+    return [*samples, Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
 
 
 def _upper(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundSamples]:
@@ -318,11 +322,11 @@ def _percent(share: float) -> str:
     return f"{round(100 * share, 6):g} %"
 
 
-def _share(found: Ratio) -> str:
+def _share(estimate: Ratio) -> str:
     """Return a share with its standard error, such as ``3.12 ± 0.4 %``."""
-    digits = 1 if found.error >= 0.01 else 2
-    error = "" if found.error in (0.0, inf) else f" ± {100 * found.error:.{digits}f}"
-    return f"{100 * found.value:.{digits}f}{error} %"
+    digits = 1 if estimate.error >= 0.01 else 2
+    error = "" if estimate.error in (0.0, inf) else f" ± {100 * estimate.error:.{digits}f}"
+    return f"{100 * estimate.value:.{digits}f}{error} %"
 
 
 def _within(error: float) -> str:

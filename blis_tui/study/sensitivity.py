@@ -153,7 +153,7 @@ def sensitivity(
         _effect(path, now, value, group, base, metric, study.constraints)
         for (path, now, value), group in zip(tried, groups[1:], strict=True)
     ]
-    found = Sensitivity(
+    result = Sensitivity(
         metric=metric,
         bound=bound,
         upper=upper,
@@ -164,17 +164,17 @@ def sensitivity(
         runs=driver.runs or len(rows),
     )
     ordered = sorted(
-        effects, key=lambda effect: (not effect.counts, effect.figure is None, -found.gain(effect), effect.path)
+        effects, key=lambda effect: (not effect.counts, effect.figure is None, -result.gain(effect), effect.path)
     )
     return Sensitivity(
         metric=metric,
         bound=bound,
         upper=upper,
-        figure=found.figure,
-        holds=found.holds,
-        seeds=found.seeds,
+        figure=result.figure,
+        holds=result.holds,
+        seeds=result.seeds,
         effects=tuple(ordered),
-        runs=found.runs,
+        runs=result.runs,
     )
 
 
@@ -195,7 +195,7 @@ def _assigned(document: Document, path: str, value: Json) -> Mapping[str, object
 
 def _tried(document: Document) -> list[tuple[str, Json, Json]]:
     """Return the tunable keys of an experiment: path, current value, value to try."""
-    found = []
+    changes = []
     knobs: Mapping[str, str | tuple[Json, ...]] = KNOBS
     if document.get("policy", "batching", "chunked_prefill_size") is not None:
         knobs = {**{path: how for path, how in KNOBS.items() if path not in _NOT_BESIDE_CHUNKS}, **_CHUNKS}
@@ -210,8 +210,8 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
             now = now.get("kind")
         elif now is None:
             now = _processes(document) if path == PROCESSES else _LEFT_OUT.get(path)
-        found += [(path, now, value) for value in _steps(now, how)]
-    return found
+        changes += [(path, now, value) for value in _steps(now, how)]
+    return changes
 
 
 def _processes(document: Document) -> int | None:
@@ -305,21 +305,21 @@ def _figure(row: Row, metric: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def sensitivity_text(found: Sensitivity) -> str:
+def sensitivity_text(result: Sensitivity) -> str:
     """Return a summary: what helps, what harms, what does not exceed the noise, and what cannot be run."""
-    count = len(found.seeds)
-    sign = "<=" if found.upper else ">="
+    count = len(result.seeds)
+    sign = "<=" if result.upper else ">="
     head = (
-        f"{found.metric} is {number_text(found.figure)} now ({sign} {found.bound:g};"
-        f" {found.holds} of {plural(count, 'seed')} {'passes' if count == 1 else 'pass'})."
+        f"{result.metric} is {number_text(result.figure)} now ({sign} {result.bound:g};"
+        f" {result.holds} of {plural(count, 'seed')} {'passes' if count == 1 else 'pass'})."
     )
-    counting = [effect for effect in found.effects if effect.counts]
+    counting = [effect for effect in result.effects if effect.counts]
     rows = [("key", "now", "tried", "value", "change", "seeds ok")]
     for effect in counting:
         change = (
             f"{'+' if (effect.change or 0.0) > 0 else ''}{number_text(effect.change)} ± {number_text(effect.interval)}"
         )
-        share = f" ({share_change_text((effect.change or 0.0) / found.figure, 0)})" if found.figure else ""
+        share = f" ({share_change_text((effect.change or 0.0) / result.figure, 0)})" if result.figure else ""
         holds = f"{effect.holds} of {count}"
         rows.append(
             (
@@ -332,19 +332,19 @@ def sensitivity_text(found: Sensitivity) -> str:
             )
         )
     lines = [head, ""]
-    idle = [effect for effect in found.effects if effect.figure is not None and not effect.counts]
+    idle = [effect for effect in result.effects if effect.figure is not None and not effect.counts]
     lines += [*aligned(rows, (1, 2, 3))] if counting else ["No change has a clear effect on it."]
     if idle:
         lines += ["", f"No effect beyond the variation between {plural(count, 'seed')}:"]
         lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
-    lost = [effect for effect in found.effects if effect.figure is None]
+    lost = [effect for effect in result.effects if effect.figure is None]
     if lost:
         lines += ["", "Cannot be run:"]
         lines += [f"  {effect.path}: {_value(effect.value)}: {effect.why}" for effect in lost]
     lines += [
         "",
         "A seed passes if all bounds hold, nearly all requests are served, and no warning says `overload`.",
-        f"{plural(found.runs, 'run')}; ± is half of a 95 % interval over the seeds; each seed has the same requests.",
+        f"{plural(result.runs, 'run')}; ± is half of a 95 % interval over the seeds; each seed has the same requests.",
     ]
     return "\n".join(lines) + "\n"
 

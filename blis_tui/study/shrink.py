@@ -115,10 +115,10 @@ class _Trials:
         with atomic_text(self._trace, asked_for=False) as out:
             out.write(_text(self._columns, rows))
         try:
-            found = verdicts(self._replaying())
+            judged = verdicts(self._replaying())
         except (SpecError, TraceError):  # such as a prompt that is shorter than its shared prefix
-            found = ()
-        self._known[rows] = tuple(verdict for verdict in found if verdict.metric in self._wanted)
+            judged = ()
+        self._known[rows] = tuple(verdict for verdict in judged if verdict.metric in self._wanted)
         return self._known[rows]
 
     def _replaying(self) -> Experiment:
@@ -198,13 +198,13 @@ def shrink(
         best, minimal = _smallest(columns, rows, trials)
         broken = trials.broken(best)
     document = as_list(cast("Json", experiment.document["expect"]))
-    told = {verdict.metric for verdict in broken}
+    metrics = {verdict.metric for verdict in broken}
     return Shrunk(
         columns=columns,
         rows=best,
         requests=len(rows),
         broken=broken,
-        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in told),
+        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in metrics),
         runs=trials.runs,
         minimal=minimal,
     )
@@ -247,7 +247,7 @@ def _name(entry: Mapping[str, Json]) -> str:
 
 def experiment_text(
     source: str,
-    found: Shrunk,
+    shrunk: Shrunk,
     name: str,
     trace: str,
     *,
@@ -259,7 +259,7 @@ def experiment_text(
 
     Args:
         source: the experiment that was shrunk.
-        found: the shrunk workload.
+        shrunk: the shrunk workload.
         name: the name of the new experiment.
         trace: the name of the file with the requests, which must be beside the document.
         overrides: as for :func:`shrink`.
@@ -269,10 +269,10 @@ def experiment_text(
     with TemporaryDirectory(prefix="blis-") as folder:
         written = Path(folder) / trace
         with atomic_text(written, asked_for=False) as out:
-            out.write(found.csv())
-        own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
+            out.write(shrunk.csv())
+        own = [f"expect={json.dumps(list(shrunk.expect))}", f"metadata.name={name}", replayed(str(written))]
         composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
-        broken = flow([verdict.metric for verdict in found.broken])
+        broken = flow([verdict.metric for verdict in shrunk.broken])
         note = "# An expectation fails here on purpose: the golden test passes as long as it does."
         return f"{composed.to_yaml()}{note}\ngolden:\n  xfail: {broken}\n"
 

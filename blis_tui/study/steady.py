@@ -204,13 +204,13 @@ class SteadyRun:
             self._moments[self._ticks] = self._simulation.since()
             if ticks < _TICKS and not self._simulation.done:
                 continue
-            found = self._look()
+            look = self._look()
             done = self._simulation.done
-            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s, extensions)
-            verdict, why = self._early(found)
+            last = done or look.end_s >= self._asked.cap_s(look.calls_per_s, extensions)
+            verdict, why = self._early(look)
             if last and not verdict:
-                verdict, why = self._at_cap(found, extended=extensions > 0)
-                if verdict == "not known" and not done and self._worth_more(found, extensions):
+                verdict, why = self._at_cap(look, extended=extensions > 0)
+                if verdict == "not known" and not done and self._worth_more(look, extensions):
                     extensions, verdict = extensions + 1, ""
             if not verdict:
                 continue
@@ -219,7 +219,7 @@ class SteadyRun:
             broken = self._broken(data, sampled=not last) if verdict == "holds" else ""
             if broken and not last:
                 continue
-            data[SECTION] = self._section(found, "fails" if broken else verdict, broken or why)
+            data[SECTION] = self._section(look, "fails" if broken else verdict, broken or why)
             return data
         raise AssertionError("a run that ends is decided")
 
@@ -286,49 +286,49 @@ class SteadyRun:
             swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
         )
 
-    def _early(self, found: _Look) -> tuple[Verdict | Literal[""], str]:
+    def _early(self, look: _Look) -> tuple[Verdict | Literal[""], str]:
         """Return the verdict and what it rests on if more of the run would not change it; otherwise empty texts."""
-        if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
-            return "fails", found.nearest.sentence(found.share)
-        stays = _STAYS_IN_WAVES if found.in_waves else _STAYS
-        stayed = found.end_s >= stays * found.stay_s and found.end_s >= self._asked.duration_s
-        grown = found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED
-        if stayed and grown and found.waits > _WAIT:
-            return "fails", _growth_text(found)
-        swinging = found.waves.growth > _WAVES_SETTLED and found.waves.z > _SURE_GROWS
-        settled = stayed and found.grows.growth < _SETTLED and not found.transient and not swinging
+        if look.share.weight >= _FEWEST_SAMPLES and look.z > _SURE_FAILS:
+            return "fails", look.nearest.sentence(look.share)
+        stays = _STAYS_IN_WAVES if look.in_waves else _STAYS
+        stayed = look.end_s >= stays * look.stay_s and look.end_s >= self._asked.duration_s
+        grown = look.grows.growth > _OVERLOADED and look.grows.z > _SURE_OVERLOADED
+        if stayed and grown and look.waits > _WAIT:
+            return "fails", _growth_text(look)
+        swinging = look.waves.growth > _WAVES_SETTLED and look.waves.z > _SURE_GROWS
+        settled = stayed and look.grows.growth < _SETTLED and not look.transient and not swinging
         enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest
-        if settled and enough and found.z < -_SURE_HOLDS and found.kv < KV_FULL and self._has_room(found):
-            return "holds", found.nearest.sentence(found.share)
+        if settled and enough and look.z < -_SURE_HOLDS and look.kv < KV_FULL and self._has_room(look):
+            return "holds", look.nearest.sentence(look.share)
         return "", ""
 
-    def _has_room(self, found: _Look) -> bool:
+    def _has_room(self, look: _Look) -> bool:
         """Return whether tighter bounds would hold, too."""
-        return all(bound.has_room(found.start_us, found.end_us) for bound in self._bounds)
+        return all(bound.has_room(look.start_us, look.end_us) for bound in self._bounds)
 
-    def _worth_more(self, found: _Look, extensions: int) -> bool:
+    def _worth_more(self, look: _Look, extensions: int) -> bool:
         """Return whether a run that is undecided at its cap goes on: once, and again for bounds that it is within."""
         if self._asked.kind != "long" or extensions >= _MOST_EXTENSIONS:
             return False
-        return not extensions or (found.z < 0 and not self._grows(found, _GROWS))
+        return not extensions or (look.z < 0 and not self._grows(look, _GROWS))
 
-    def _grows(self, found: _Look, least: float) -> bool:
+    def _grows(self, look: _Look, least: float) -> bool:
         """Return whether the system surely grows by more than this."""
-        return found.grows.growth > least and found.grows.z > _SURE_GROWS
+        return look.grows.growth > least and look.grows.z > _SURE_GROWS
 
-    def _at_cap(self, found: _Look, *, extended: bool) -> tuple[Verdict, str]:
+    def _at_cap(self, look: _Look, *, extended: bool) -> tuple[Verdict, str]:
         """Return the verdict of a run that is long enough."""
-        if found.z > _SURE_AT_CAP:
-            return "fails", found.nearest.sentence(found.share)
-        if self._asked.kind == "quick" and found.swamped:
-            return "fails", _growth_text(found)
+        if look.z > _SURE_AT_CAP:
+            return "fails", look.nearest.sentence(look.share)
+        if self._asked.kind == "quick" and look.swamped:
+            return "fails", _growth_text(look)
         if self._asked.kind != "long":
-            return "not known" if found.z > 0 else "holds", found.nearest.sentence(found.share)
-        if self._grows(found, _GROWS if extended else _SETTLED):
-            return ("fails" if extended and found.grows.growth > _OVERLOADED else "not known"), _growth_text(found)
-        if found.z > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
-            return "not known", found.nearest.sentence(found.share)
-        return "holds", found.nearest.sentence(found.share)
+            return "not known" if look.z > 0 else "holds", look.nearest.sentence(look.share)
+        if self._grows(look, _GROWS if extended else _SETTLED):
+            return ("fails" if extended and look.grows.growth > _OVERLOADED else "not known"), _growth_text(look)
+        if look.z > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
+            return "not known", look.nearest.sentence(look.share)
+        return "holds", look.nearest.sentence(look.share)
 
     def _broken(self, report: Mapping[str, object], *, sampled: bool) -> str:
         """Return the first bound that the report of the stretch breaks, if wanted also of those that are sampled."""
@@ -339,23 +339,23 @@ class SteadyRun:
         verdicts = [judge(expectation, dict(report)) for expectation in asked]
         return next((verdict.sentence() for verdict in verdicts if not verdict.ok), "")
 
-    def _section(self, found: _Look, verdict: str, why: str) -> dict[str, object]:
+    def _section(self, look: _Look, verdict: str, why: str) -> dict[str, object]:
         """Return the verdict and what it rests on."""
         sessions = self._simulation.cluster.sessions
         return {
             "verdict": verdict,
             "why": why,
-            "start_us": found.start_us,
-            "end_us": found.end_us,
-            "bound": found.nearest.metric,
-            "beyond": found.share.value,
-            "beyond_error": None if found.share.error == inf else found.share.error,
-            "beyond_limit": found.nearest.limit,
-            "in_system_before": found.in_system.before,
-            "in_system_after": found.in_system.after,
-            "open_sessions_before": None if sessions is None else found.sessions.before,
-            "open_sessions_after": None if sessions is None else found.sessions.after,
-            "peak_kv": found.kv,
+            "start_us": look.start_us,
+            "end_us": look.end_us,
+            "bound": look.nearest.metric,
+            "beyond": look.share.value,
+            "beyond_error": None if look.share.error == inf else look.share.error,
+            "beyond_limit": look.nearest.limit,
+            "in_system_before": look.in_system.before,
+            "in_system_after": look.in_system.after,
+            "open_sessions_before": None if sessions is None else look.sessions.before,
+            "open_sessions_after": None if sessions is None else look.sessions.after,
+            "peak_kv": look.kv,
         }
 
 
@@ -376,9 +376,9 @@ def steady_report(simulation: Simulation, asked: Steady) -> str:
     return to_json(SteadyRun(simulation, asked).decide())
 
 
-def _growth_text(found: _Look) -> str:
-    grows = found.grows
+def _growth_text(look: _Look) -> str:
+    grows = look.grows
     return (
-        f"more arrives than leaves: from the second to the last quarter of {found.end_s:,.0f} s, {found.growing} grew"
+        f"more arrives than leaves: from the second to the last quarter of {look.end_s:,.0f} s, {look.growing} grew"
         f" from {number_text(grows.before)} to {number_text(grows.after)}"
     )

@@ -119,8 +119,8 @@ class FolderStore:
 
 
 def _encoded(name: str, outcome: Outcome) -> bytes:
-    said = {"key": name, **asdict(outcome)}
-    return _MAGIC + zlib.compress(json.dumps(said).encode(), 1)
+    document = {"key": name, **asdict(outcome)}
+    return _MAGIC + zlib.compress(json.dumps(document).encode(), 1)
 
 
 def _decoded(name: str, content: bytes) -> Outcome | None:
@@ -128,12 +128,12 @@ def _decoded(name: str, content: bytes) -> Outcome | None:
     if not content.startswith(_MAGIC):
         return None
     with suppress(zlib.error, ValueError, KeyError, TypeError):
-        said = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # decompression verifies a checksum
-        report, why, left_out = said["report"], said["why"], tuple(said["left_out"])
+        document = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # decompression verifies a checksum
+        report, why, left_out = document["report"], document["why"], tuple(document["left_out"])
         for text in (report, why, *left_out):
             str.encode(text)  # no other type, and no lone surrogate
-        if said["key"] == name and said["status"] in get_args(Status):
-            return Outcome(status=cast("Status", said["status"]), report=report, why=why, left_out=left_out)
+        if document["key"] == name and document["status"] in get_args(Status):
+            return Outcome(status=cast("Status", document["status"]), report=report, why=why, left_out=left_out)
     return None
 
 
@@ -153,7 +153,7 @@ class Results:
         self._study = study
         self._store = store
         self._warn = warn
-        self._told: dict[str, None] = {}
+        self._warned: dict[str, None] = {}
 
     def row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
         """Return the row of a run."""
@@ -199,8 +199,8 @@ class Results:
 
     def _say(self, message: str) -> None:
         """Warn once of each problem."""
-        if self._warn is not None and message not in self._told:
-            self._told[message] = None
+        if self._warn is not None and message not in self._warned:
+            self._warned[message] = None
             self._warn(message)
 
 

@@ -209,8 +209,8 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
     if outcome.status == "failed":
         return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
     report = json.loads(outcome.report)
-    said = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
-    verdicts = [judge(constraint, said) for constraint in study.constraints]
+    with_costs = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
+    verdicts = [judge(constraint, with_costs) for constraint in study.constraints]
     broken = [verdict.sentence() for verdict in verdicts if not verdict.ok]
     if isinstance(steady := report.get(SECTION), dict):
         costs = [verdict.sentence() for verdict in verdicts if not verdict.ok and verdict.metric.startswith("cost.")]
@@ -224,7 +224,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
         warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
-        figures=figures_of(said, wanted_metrics(study)),
+        figures=figures_of(with_costs, wanted_metrics(study)),
         loads=pool_loads(experiment, report),
     )
 
@@ -239,13 +239,13 @@ def wanted_metrics(study: Study) -> tuple[str, ...]:
 
 def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[str, Value]:
     """Return the figures of a report's main sections, and those that the study uses."""
-    found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
+    figures: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
     for group in (*_GROUPS, "cost"):
         if report.get(group) is not None:
-            found.update(_leaves(group, report[group]))
+            figures.update(_leaves(group, report[group]))
     for metric in wanted:
-        found.setdefault(metric, look_up(metric, dict(report)))
-    return found
+        figures.setdefault(metric, look_up(metric, dict(report)))
+    return figures
 
 
 def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:

@@ -149,12 +149,12 @@ def _placed(
 ) -> list[tuple[tuple[float, float], PointSummary]]:
     if len(objectives) < 2:
         return []
-    found: list[tuple[tuple[float, float], PointSummary]] = []
+    placed: list[tuple[tuple[float, float], PointSummary]] = []
     for point in points:
         across, up = (point.mean(objective.metric) for objective in objectives[:2])
         if point.status == "done" and across is not None and up is not None:
-            found.append(((across, up), point))
-    return found
+            placed.append(((across, up), point))
+    return placed
 
 
 def _ends(scale: Scale, written: Callable[[float], str]) -> tuple[str, str]:
@@ -261,34 +261,39 @@ def best_words(study: Study, points: Sequence[PointSummary]) -> str:
 
 def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
     """Return a table of the best point for each load."""
-    found = scenarios(study, points)
-    if not found:
+    loads = scenarios(study, points)
+    if not loads:
         return []
     names, paths = short_names(study.paths), load_paths(study)
     chosen = [path for path in study.paths if path not in paths]
     metrics = wanted(study)
     head = [*(names[path] for path in paths), "", *(names[path] for path in chosen), *map(_latency, metrics)]
     rows = [head]
-    for scenario in found:
+    for scenario in loads:
         best, values = scenario.best, list(map(value_text, scenario.values))
         if best is None:
             rows.append([*values, "-", *("" for _ in chosen), *("" for _ in metrics)])
         else:
-            told = [value_text(best.coordinates.get(path)) for path in chosen]
+            coordinates = [value_text(best.coordinates.get(path)) for path in chosen]
             rows.append(
-                [*values, f"point {best.point.number}", *told, *(number_text(best.mean(each)) for each in metrics)]
+                [
+                    *values,
+                    f"point {best.point.number}",
+                    *coordinates,
+                    *(number_text(best.mean(each)) for each in metrics),
+                ]
             )
     first = len(head) - len(metrics)
     title = f"For each {' and '.join(names[path] for path in paths)}, {best_words(study, points)} (- = none):"
-    return ["", title, *aligned(rows, right=range(first, len(head))), *ties_text(study, found)]
+    return ["", title, *aligned(rows, right=range(first, len(head))), *ties_text(study, loads)]
 
 
-def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
+def ties_text(study: Study, loads: Sequence[Scenario]) -> list[str]:
     """Return a sentence for each load with several best points, naming those that were not chosen."""
     names = short_names(study.paths)
     chosen = [path for path in study.paths if path not in load_paths(study)]
-    told = []
-    for scenario in found:
+    sentences = []
+    for scenario in loads:
         if scenario.best is None or not scenario.ties:
             continue
         load = ", ".join(
@@ -300,8 +305,8 @@ def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
         ]
         listed = " and ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)
         verb = "is" if len(others) == 1 else "are"
-        told.append(f"With {load}, {listed} {verb} as good as point {scenario.best.point.number}.")
-    return told
+        sentences.append(f"With {load}, {listed} {verb} as good as point {scenario.best.point.number}.")
+    return sentences
 
 
 def _latency(metric: str) -> str:
@@ -316,10 +321,10 @@ def wanted(study: Study) -> tuple[str, ...]:
 def bound_text(expectation: Expectation) -> str:
     """Return a constraint as text: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", expectation.min), ("<=", expectation.max), ("==", expectation.equals))
-    said = [
+    limits = [
         f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
     ]
-    return f"{expectation.metric} {' and '.join(said)}"
+    return f"{expectation.metric} {' and '.join(limits)}"
 
 
 def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:

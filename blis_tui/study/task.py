@@ -207,9 +207,9 @@ class Watch:
         self._simulation = simulation
         self._read = 0
         followers = FollowerFactory(experiment, simulation.cluster)
-        found = [(constraint, followers.follow(range_of(constraint))) for constraint in constraints]
+        followed = [(constraint, followers.follow(range_of(constraint))) for constraint in constraints]
         self._followed: list[tuple[Expectation, Figure]] = [
-            (one, figure) for one, figure in found if figure is not None
+            (one, figure) for one, figure in followed if figure is not None
         ]
 
     @property

@@ -68,7 +68,7 @@ class Sent(NamedTuple):
         after: the requests that it waited for.
         last: the one of them that was answered last or, with clock pacing, sent last; among equals the first.
         waited_us: time since then.
-        said_tokens: tokens of its prompt other than its new text.
+        earlier_tokens: tokens of its prompt other than its new text.
     """
 
     session: str
@@ -77,7 +77,7 @@ class Sent(NamedTuple):
     after: tuple[str, ...]
     last: str
     waited_us: int
-    said_tokens: int
+    earlier_tokens: int
 
 
 class SessionRun:
@@ -181,8 +181,8 @@ class SessionRun:
         call = self._calls[number]
         after = tuple(self._names[one] for one in call.after)
         waited_us = request.arrival_us - self._ready_us[number] if after else 0
-        said_tokens = request.input_tokens - call.input_tokens
-        return Sent(self.name, number, len(self._calls), after, self._last[number], waited_us, said_tokens)
+        earlier_tokens = request.input_tokens - call.input_tokens
+        return Sent(self.name, number, len(self._calls), after, self._last[number], waited_us, earlier_tokens)
 
     def content(self, number: int) -> Segments:
         """Return the eventual content of a call's KV blocks: its prompt and its answer."""
@@ -228,16 +228,16 @@ class SessionRun:
     def _heard(self, number: int) -> Segments:
         """Return the beginning of a prompt that continues a call: the call's prompt and its answer as retained."""
         content = self._contents[number]
-        return content[:-1] + self._said(number) if self._dropped(number) else content
+        return content[:-1] + self._kept_answer(number) if self._dropped(number) else content
 
     def _joining(self, call: Call) -> Segments:
         """Return the answers that a prompt has besides its history: those of the other calls that it waited for."""
         segments: Segments = ()
         for one in call.after:
-            segments += () if one == call.history else self._said(one)
+            segments += () if one == call.history else self._kept_answer(one)
         return segments
 
-    def _said(self, number: int) -> Segments:
+    def _kept_answer(self, number: int) -> Segments:
         """Return what later prompts have of an answer.
 
         Without its reasoning, the answer is different content for an engine, because it no longer follows the
@@ -276,7 +276,7 @@ class _Node:
 class _Streams(NamedTuple):
     """The random streams of one session."""
 
-    said: Stream
+    lengths: Stream
     reasoning: Stream
     media: Stream
 
@@ -353,7 +353,7 @@ class SessionDraws:
         return self._begun
 
     def _draw(self, streams: _Streams) -> list[Call]:
-        turns = self._turns.sample(streams.said)
+        turns = self._turns.sample(streams.lengths)
         if turns * len(self._nodes) > MAX_CALLS:
             raise PolicyError(
                 f"a session of client {self._client!r} has {turns} turns of {len(self._nodes)} calls",
@@ -373,7 +373,7 @@ class SessionDraws:
 
     def _draw_turn(self, streams: _Streams, first: int) -> list[Call]:
         """Draw the calls of a turn; ``first`` is the position of its first call in the session."""
-        stream = streams.said
+        stream = streams.lengths
         think_ms = self._think_ms.sample(stream) if first and self._think_ms is not None else 0
         previous = tuple(first - len(self._nodes) + place for place in self._last) if first else ()
         calls = []

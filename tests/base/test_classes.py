@@ -148,9 +148,9 @@ def test_objects_are_those_of_the_standard_library(name: str) -> None:
         assert one != like
     assert ours.__match_args__ == theirs.__match_args__
     assert ours.__qualname__ == theirs.__qualname__
-    said = ("name", "type", "init", "repr", "compare", "hash", "kw_only", "default")
-    assert [[getattr(one, word) for word in said] for one in fields(ours)] == [
-        [getattr(one, word) for word in said] for one in fields(theirs)
+    properties = ("name", "type", "init", "repr", "compare", "hash", "kw_only", "default")
+    assert [[getattr(one, word) for word in properties] for one in fields(ours)] == [
+        [getattr(one, word) for word in properties] for one in fields(theirs)
     ]
 
 

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     print("own", Path("/proc/self/status").read_text())
     process.kill()
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    worker, own = (int(part.split("SigBlk:")[1].split()[0], 16) for part in told.split("own"))
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    worker, own = (int(part.split("SigBlk:")[1].split()[0], 16) for part in output.split("own"))
     assert worker & (1 << (signal.SIGINT - 1))
     assert not own & (1 << (signal.SIGINT - 1))

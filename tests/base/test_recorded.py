@@ -11,7 +11,6 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base import diagnostics, errors, html, pickling, portable_math, scalars, text, units
-from blis_tui.base import diagnostics as told
 from blis_tui.base.canonical import to_json, to_line, to_sorted_json
 from blis_tui.base.input_files import (
     DamagedError,
@@ -127,7 +126,7 @@ def test_texts(file_regression: FileRegressionFixture) -> None:
         digests.add("described", *text.described(named), *text.described([]))
     for shorten in (text.clip, text.cut):
         _all(digests, shorten.__name__, shorten, *product(("", "a", "abcdefghij", "path/to/file"), range(1, 14)))
-    for shown in (text.printable, text.escaped, text.printable_lines, told.cells, scalars.quoted):
+    for shown in (text.printable, text.escaped, text.printable_lines, diagnostics.cells, scalars.quoted):
         _all(digests, shown.__name__, shown, *_TEXTS)
     for count, height, top in product((0, 1, 2, 7, 20), (1, 2, 5), (0.0, 0.5, 1.0, 3.0)):
         values = [None if drawn.random() < 0.2 else drawn.random() for _ in range(count)]
@@ -144,7 +143,11 @@ def test_texts(file_regression: FileRegressionFixture) -> None:
             diagnostics.words_of(wrong),
         )
         for names in (known, known[:3], known[:12], known[:13], []):
-            digests.add("suggested", told.suggestion(wrong, names), told.suggestion(wrong, names, meant=["p99", "y"]))
+            digests.add(
+                "suggested",
+                diagnostics.suggestion(wrong, names),
+                diagnostics.suggestion(wrong, names, meant=["p99", "y"]),
+            )
     digests.check(file_regression)
 
 
@@ -181,11 +184,9 @@ def test_plain_data(file_regression: FileRegressionFixture) -> None:
         _all(digests, function.__name__, function, *_TEXTS)
     for write in (to_json, to_line, to_sorted_json, scalars.flow):
         _all(digests, write.__name__, write, nested, {}, [], *_TEXTS, *_REAL, float("nan"))
-    for parse in (parse_json, lambda said: parse_foreign_json(said.encode("utf-8", "surrogatepass"))):
+    for parse in (parse_json, lambda line: parse_foreign_json(line.encode("utf-8", "surrogatepass"))):
         _all(digests, "parsed", parse, *_JSON)
-    _all(
-        digests, "parsed bytes", parse_json, *(said.encode(code) for said in _JSON[:4] for code in ("utf-8", "utf-16"))
-    )
+    _all(digests, "parsed bytes", parse_json, *(one.encode(code) for one in _JSON[:4] for code in ("utf-8", "utf-16")))
     _all(digests, "equal", equal, *product((True, 1, 1.0, 0, False, "1", None), repeat=2))
     values: tuple[Json, ...] = (nested, [1], "x", None)
     for value in values:
@@ -218,8 +219,8 @@ def _documents(digests: Digests) -> None:
             digests.add("places", one.get(*path), one.number(*path), one.whole(*path), dotted(path))
             digests.add("places", one.place(path), one.place(path, key=True))
             for key in (False, True):
-                diagnostic = told.about(one, path, "BLIS1001", "wrong\x1b", key=key, hint="try" if key else None)
-                digests.add("told", told.render_text([diagnostic]))
+                diagnostic = diagnostics.about(one, path, "BLIS1001", "wrong\x1b", key=key, hint="try" if key else None)
+                digests.add("told", diagnostics.render_text([diagnostic]))
     digests.add("lines", source.lines, source.is_argument, other.is_argument)
     _all(digests, "put", lambda: document.graft(("wide", 0), branch), ())
 
@@ -229,7 +230,7 @@ def test_problems(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     for count in (1, 2, 5, 20, 21, 22, 50):
         found = [
-            told.Diagnostic(
+            diagnostics.Diagnostic(
                 code=f"BLIS100{number % 3}",
                 message=f"it is {number % 7}",
                 file=("b.yaml", "a.yaml", "--set")[number % 3],
@@ -243,12 +244,12 @@ def test_problems(file_regression: FileRegressionFixture) -> None:
             )
             for number in range(count)
         ]
-        ordered = told.in_order([*found, *found])
+        ordered = diagnostics.in_order([*found, *found])
         digests.add("in order", *ordered)
-        digests.add("rendered", told.render_text(ordered), told.render_text(ordered, limit=None))
+        digests.add("rendered", diagnostics.render_text(ordered), diagnostics.render_text(ordered, limit=None))
         digests.add("rendered", str(errors.SpecError(found)), errors.SpecError(found).message)
         rows = [
-            told.TraceProblem(
+            diagnostics.TraceProblem(
                 file="t.csv",
                 line=number * 3 % 13,
                 column=("arrival_us", "", "input_tokens")[number % 3],
@@ -259,10 +260,13 @@ def test_problems(file_regression: FileRegressionFixture) -> None:
             for number in range(count)
         ]
         digests.add(
-            "traces", told.from_trace_problems(rows), str(errors.TraceError(rows)), errors.TraceError(rows).message
+            "traces",
+            diagnostics.from_trace_problems(rows),
+            str(errors.TraceError(rows)),
+            errors.TraceError(rows).message,
         )
-    for code in told.CODES:
-        digests.add("codes", told.located(code, "it", Location(Source("a", "b"), Span(9, 1, 2))))
+    for code in diagnostics.CODES:
+        digests.add("codes", diagnostics.located(code, "it", Location(Source("a", "b"), Span(9, 1, 2))))
     raised = (
         errors.BlisError("two\nlines", help="a\x1bb"),
         errors.InvariantError("INV-4", "three", time_us=5, event=6),
@@ -335,8 +339,8 @@ def _printed(digests: Digests) -> None:
     """Take lines that come in pieces, are long, and are many."""
     printed = Printed()
     stream = Stream(printed.write)
-    for said in ("a", "b\nc\r\nd", "", "\n", "x" * 2500, "y\n", "\x1b[2J\n", "last"):
-        digests.add("printed", stream.write(said), stream.buffer.write(said.encode()), printed.lines(), printed.total)
+    for part in ("a", "b\nc\r\nd", "", "\n", "x" * 2500, "y\n", "\x1b[2J\n", "last"):
+        digests.add("printed", stream.write(part), stream.buffer.write(part.encode()), printed.lines(), printed.total)
     digests.add("printed", stream.writable(), stream.buffer.writable(), printed.take(), printed.lines())
     for number in range(1100):
         printed.write(f"{number}\n")

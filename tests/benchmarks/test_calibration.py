@@ -21,8 +21,8 @@ def test_intervals_and_expected_errors_hold() -> None:
     held = [inside(one, truth) for each in trips for one, truth in each.found]
     assert len(held) > 70
     assert 0.8 <= sum(held) / len(held) <= 0.98
-    told = [inside(one, truth) for each in trips for one, truth in each.sums]
-    assert sum(told) >= 0.8 * len(told) > 0, "sums of confounded coefficients"
+    held_sums = [inside(one, truth) for each in trips for one, truth in each.sums]
+    assert sum(held_sums) >= 0.8 * len(held_sums) > 0, "sums of confounded coefficients"
     for number in range(3):
         assert median(abs(one.elsewhere[number]) for one in trips) < 0.03
     kept = [abs(off) <= band for one in trips for off, band in zip(one.elsewhere, one.expected, strict=False)]

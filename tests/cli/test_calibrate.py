@@ -111,10 +111,10 @@ def test_never_worse_than_the_start() -> None:
     measured()
     result = run("calibrate", "measured.csv", "--spec", "served.blis.yaml", "--format", "json")
     found = json.loads(result.stdout)
-    for metric, told in found["runs"]["measured.csv"]["all"].items():
+    for metric, after in found["runs"]["measured.csv"]["all"].items():
         before = found["before"]["measured.csv"][metric]
-        assert abs(told["bias"]) <= abs(before["bias"])
-        assert told["mape"] <= before["mape"]
+        assert abs(after["bias"]) <= abs(before["bias"])
+        assert after["mape"] <= before["mape"]
     assert found["kept"] == any("own coefficients are kept" in one for one in found["statements"])
 
 
@@ -282,7 +282,7 @@ def test_loads_to_collect_are_cases_of_an_experiment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--spec", "base.blis.yaml"], "name files of measured requests or steps"),
         (["--collect", "x.yaml", "--spec", "base.blis.yaml", "--base", "blackbox"], "--collect FILE takes one --spec"),
@@ -291,11 +291,11 @@ def test_loads_to_collect_are_cases_of_an_experiment(tmp_path: Path) -> None:
         (["--collect", "x.yaml", "--spec", "base.blis.yaml", "--set", "cluster.instances=2"], "one instance"),
     ],
 )
-def test_loads_to_collect_are_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_loads_to_collect_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
     before = (tmp_path / "base.blis.yaml").read_text()
     result = CliRunner().invoke(cli, ["calibrate", *arguments])
     assert result.exit_code != ExitCode.OK
-    assert said in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
     assert not (tmp_path / "x.yaml").exists()
     assert (tmp_path / "base.blis.yaml").read_text() == before

@@ -49,8 +49,8 @@ def test_cases_are_not_left_out_in_silence(file: Path) -> None:
     assert "note: standard input has 4 cases" in blis("run", "-", stdin=CASES).stderr
     assert "note" not in blis("run", "-", stdin=SPEC).stderr
     assert "(Experiment demo; 4 cases)\n" in blis("check", file.name).stdout
-    told = json.loads(blis("check", file.name, "--format", "json").stdout)["documents"][0]
-    assert (told["cases"], told["cases_checked"]) == (4, 4)
+    checked = json.loads(blis("check", file.name, "--format", "json").stdout)["documents"][0]
+    assert (checked["cases"], checked["cases_checked"]) == (4, 4)
 
 
 def test_check_reports_errors_of_cases_where_the_cases_are(file: Path) -> None:
@@ -98,9 +98,9 @@ def test_paths_in_cases_start_from_the_file_that_contains_them(file: Path, monke
     found = {case.name: case for case in cases_of(file)}
     assert found["own"].load().policy.routing.kind == "least-loaded"
     assert blis("run", str(file), "--case", "own", "--format", "table").exit_code == ExitCode.OK
-    told = blis("run", str(file), "--case", "none").stderr
-    assert "demo.blis.yaml:18:18  (policy)" in told
-    assert "paths are relative to the file that contains them" in told
+    message = blis("run", str(file), "--case", "none").stderr
+    assert "demo.blis.yaml:18:18  (policy)" in message
+    assert "paths are relative to the file that contains them" in message
 
 
 def test_a_case_gives_what_its_golden_test_gives(file: Path) -> None:
@@ -123,15 +123,15 @@ def test_an_unknown_case(file: Path) -> None:
 
 def test_check_knows_which_expectations_can_be_broken(file: Path) -> None:
     text = SPEC + "expect:\n  - {metric: requests.completed, equals: 24}\n  - {never: preempted}\n"
-    for known, told in (
+    for known, message in (
         ("[requests.completed, never preempted]", ""),
         ("[requests.complete]", "did you mean `requests.completed`?"),
         ("[preempted]", "they are `never preempted`, `requests.completed`"),
     ):
         file.write_text(f"{text}golden: {{xfail: {known}}}\n")
         checked = blis("check", file.name)
-        assert (checked.exit_code == ExitCode.OK) == (not told), checked.stderr
-        assert told in checked.stderr
+        assert (checked.exit_code == ExitCode.OK) == (not message), checked.stderr
+        assert message in checked.stderr
     assert "error[BLIS2013]: `preempted` is not an expectation of the experiment\n  --> demo.blis.yaml:19:18" in (
         checked.stderr
     )

@@ -39,9 +39,9 @@ SLO: Final = ("--slo", "latency.e2e_ms.p90<=30000")
 )
 def test_one_is_no_plural(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(cli, command).output
-    assert "Traceback" not in said
-    assert [match[0] for match in _ONE_OF_MANY.finditer(said)] == []
+    output = CliRunner().invoke(cli, command).output
+    assert "Traceback" not in output
+    assert [match[0] for match in _ONE_OF_MANY.finditer(output)] == []
 
 
 def test_what_is_one_of_many_is_found() -> None:

@@ -37,14 +37,14 @@ def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path)
     assert blis_in(folder, "golden", "accept").returncode == 0
     run = pytest_in(folder)
     assert run.returncode == 1
-    told = re.search(r"expectation failed: never completed: violated at event (\d+) ", run.stdout)
-    assert told is not None
-    opens = f"blis-tui tui demo.blis.yaml --at {told[1]}\n"
+    violation = re.search(r"expectation failed: never completed: violated at event (\d+) ", run.stdout)
+    assert violation is not None
+    opens = f"blis-tui tui demo.blis.yaml --at {violation[1]}\n"
     assert f"open it in the debugger: {opens}" in run.stdout
     comment = blis_in(folder, "golden", "report")
     assert comment.returncode == 1
     assert "| `never completed` |  | **fails** |" in comment.stdout
-    assert f"`never completed` failed at event {told[1]}: " in comment.stdout
+    assert f"`never completed` failed at event {violation[1]}: " in comment.stdout
     assert f"```sh\n{opens}```" in comment.stdout
 
 
@@ -66,8 +66,8 @@ def test_the_command_that_opens_the_debugger_opens_this_very_run(tmp_path: Path,
     spec.write_text(f"{SPEC}expect:\n  - {{never: completed}}\n{cases}", encoding="utf-8")
     done = CliRunner().invoke(cli, ["run", str(spec), *options])
     assert done.exit_code == ExitCode.CHECK_FAILED
-    (told,) = re.findall(r"open it in the debugger: (.*) --at \d+\n", done.stderr)
-    opened = shlex.split(told)
+    (command,) = re.findall(r"open it in the debugger: (.*) --at \d+\n", done.stderr)
+    opened = shlex.split(command)
     assert opened[:3] == ["blis-tui", "tui", str(spec)]
     given, found = ([*zip(words[::2], words[1::2], strict=True)] for words in (options, opened[3:]))
     assert sorted(found) == sorted(given)

@@ -171,7 +171,7 @@ def with_figure(figure: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{}", "wrong.json is not a report"),
         ("[1]", "wrong.json is not a report"),
@@ -182,21 +182,21 @@ def with_figure(figure: str) -> str:
         (with_figure("NaN"), "`latency.mean` is nan"),
     ],
 )
-def test_a_file_that_is_no_report(text: str, said: str) -> None:
+def test_a_file_that_is_no_report(text: str, message: str) -> None:
     Path("wrong.json").write_text(text)
     result = diff("wrong.json", "small.blis.yaml")
-    assert (result.exit_code, said in result.stderr) == (ExitCode.IO, True)
+    assert (result.exit_code, message in result.stderr) == (ExitCode.IO, True)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ('"hit_rate":', '"hit_rate": "lots", "was":', '`kv.hit_rate` is "lots", not a number'),
         ('"completed":', '"completed": true, "was":', "`requests.completed` is true, not a number"),
         ('"steps":', '"steps": "many", "was":', '`instances.0.steps` is "many", not a number'),
     ],
 )
-def test_a_figure_that_is_no_number_is_told_of_with_its_place(before: str, after: str, said: str) -> None:
+def test_a_figure_that_is_no_number_is_told_of_with_its_place(before: str, after: str, message: str) -> None:
     run("small.blis.yaml", "-o", "kept.json")
     text = Path("kept.json").read_text()
     assert before in text
@@ -204,7 +204,7 @@ def test_a_figure_that_is_no_number_is_told_of_with_its_place(before: str, after
     for sides in (("wrong.json", "kept.json"), ("kept.json", "wrong.json")):
         result = diff(*sides)
         assert result.exit_code == ExitCode.IO
-        assert f"error: wrong.json is not a report: {said}" in result.stderr
+        assert f"error: wrong.json is not a report: {message}" in result.stderr
 
 
 def test_reports_whose_figures_are_texts_where_they_should_be_are_read() -> None:
@@ -265,8 +265,8 @@ def test_an_edit_against_the_last_commit(repository: Path) -> None:
 
 def test_what_git_does_not_have_is_told(repository: Path) -> None:
     (repository / "new.blis.yaml").write_text(SMALL)
-    told = diff("new.blis.yaml", "--working-tree")
-    assert (told.exit_code, "git's last commit has no new.blis.yaml" in told.stderr) == (ExitCode.IO, True)
+    result = diff("new.blis.yaml", "--working-tree")
+    assert (result.exit_code, "git's last commit has no new.blis.yaml" in result.stderr) == (ExitCode.IO, True)
     assert diff("small.blis.yaml", "other.blis.yaml", "--working-tree").exit_code == ExitCode.USAGE
     (repository / "small.blis.yaml").write_text("apiVersion: blis/v1\n")
     assert diff("small.blis.yaml", "--working-tree").exit_code == ExitCode.USAGE
@@ -274,5 +274,5 @@ def test_what_git_does_not_have_is_told(repository: Path) -> None:
 
 
 def test_outside_of_a_repository_git_says_so() -> None:
-    told = diff("small.blis.yaml", "--working-tree")
-    assert (told.exit_code, "git rev-parse fails" in told.stderr) == (ExitCode.IO, True)
+    result = diff("small.blis.yaml", "--working-tree")
+    assert (result.exit_code, "git rev-parse fails" in result.stderr) == (ExitCode.IO, True)

@@ -40,14 +40,14 @@ def raising(error: BaseException) -> Callable[[], None]:
     return command
 
 
-@pytest.mark.parametrize(("error", "code", "told"), CASES, ids=[type(error).__name__ for error, _, _ in CASES])
+@pytest.mark.parametrize(("error", "code", "message"), CASES, ids=[type(error).__name__ for error, _, _ in CASES])
 def test_a_failure_is_a_message_and_an_exit_code(
-    error: BaseException, code: ExitCode, told: str, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: ExitCode, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         raising(error)()
     out, err = capsys.readouterr()
-    assert (ended.value.code, out, err) == (code, "", told)
+    assert (ended.value.code, out, err) == (code, "", message)
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), ZeroDivisionError("z"), BrokenPipeError(), KeyboardInterrupt()])
@@ -60,10 +60,10 @@ def test_a_defect_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(ValueError, match="what") as raised:
         int("what is this")
     code = tell_defect(raised.value)
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert code == ExitCode.DEFECT
-    assert "test_failures.py" in told
-    assert told.splitlines()[-2:] == [
+    assert "test_failures.py" in message
+    assert message.splitlines()[-2:] == [
         "ValueError: invalid literal for int() with base 10: 'what is this'",
         "error: this is a defect of blis-tui: please report it, with the lines above",
     ]
@@ -108,7 +108,7 @@ def aborted(*notes: str) -> click.Abort:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         (click.UsageError("no\x1bsuch"), ExitCode.USAGE, "Error: no\ufffdsuch\n"),
         (click.ClickException("one\ntwo"), 1, "Error: one\ufffdtwo\n"),
@@ -121,16 +121,16 @@ def aborted(*notes: str) -> click.Abort:
 def test_what_the_command_line_raises_ends_the_program(
     error: BaseException,
     code: int,
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert ended(monkeypatch, error) == code
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         (BrokenPipeError(), ExitCode.READER_GONE, ""),
         (program._OutputClosedError(), ExitCode.READER_GONE, ""),
@@ -141,7 +141,7 @@ def test_what_the_command_line_raises_ends_the_program(
 def test_a_closed_or_full_standard_output_is_not_written_again(
     error: OSError,
     code: int,
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -153,7 +153,7 @@ def test_a_closed_or_full_standard_output_is_not_written_again(
         assert os.fstat(out.fileno()).st_rdev == Path(os.devnull).stat().st_rdev
     assert (tmp_path / "out").read_text(encoding="utf-8") == ""
     monkeypatch.undo()
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize("shown", [None, "help"])
@@ -182,8 +182,8 @@ def test_a_former_name_is_told_to_people_alone(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     now = FORMER_COMMANDS[former]
     assert current_arguments([*former, "more", "--x"]) == [*now, "more", "--x"]
-    said = f"note: `blis-tui {' '.join(former)}` is `blis-tui {' '.join(now)}` now\n"
-    assert capsys.readouterr().err == (said if terminal else "")
+    note = f"note: `blis-tui {' '.join(former)}` is `blis-tui {' '.join(now)}` now\n"
+    assert capsys.readouterr().err == (note if terminal else "")
     assert now[0] in COMMANDS
 
 

@@ -62,9 +62,9 @@ def test_lines(here: Path, file_regression: FileRegressionFixture) -> None:
     machine = Baseline.here()
     for number, line in enumerate(_LINES):
         done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, line.split())
-        said = lasting(done.output, here).replace(machine.python, "PYTHON").replace(machine.system, "SYSTEM")
+        output = lasting(done.output, here).replace(machine.python, "PYTHON").replace(machine.system, "SYSTEM")
         files = sorted(path.name for path in (here / "golden").iterdir())
-        digests.add(f"{number} {line}", str(done.exit_code), said, *files)
+        digests.add(f"{number} {line}", str(done.exit_code), output, *files)
     digests.check(file_regression)
 
 
@@ -94,11 +94,11 @@ def test_each_result_that_waits_is_asked_about(
     monkeypatch.setattr(click, "getchar", lambda: next(pressed))
     command._ask_about(find(here / "golden", (), pending=True), here, None, force=False)
     assert not list(pressed)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert " ".join(sorted(entry.name for entry in survey(here / "golden", here) if entry.waiting)) == left
-    assert [f"--- {number} of 3 ---" in told for number in (1, 2, 3)] == [shown > number for number in range(3)]
-    assert told.count("[q]uit: ") == len(keys)
-    looks = told.count("first divergence: event") + told.count("new golden")
-    assert looks == shown + keys.lower().count("d"), told
+    assert [f"--- {number} of 3 ---" in output for number in (1, 2, 3)] == [shown > number for number in range(3)]
+    assert output.count("[q]uit: ") == len(keys)
+    looks = output.count("first divergence: event") + output.count("new golden")
+    assert looks == shown + keys.lower().count("d"), output
     accepted = keys[0] == "a" or "A" in keys
     assert (report.read_text(encoding="utf-8") != before) is accepted

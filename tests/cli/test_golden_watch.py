@@ -53,15 +53,15 @@ class Watched:
 
     def until(self, *texts: str) -> str:
         """Read until the texts have come, in this order; return what came since the last time."""
-        said, end_s = "", time.monotonic() + LIMIT_S
-        while not _in_order(said, texts):
+        output, end_s = "", time.monotonic() + LIMIT_S
+        while not _in_order(output, texts):
             assert time.monotonic() < end_s, f"{texts}: {self.shown}"
             if select.select([self._terminal], [], [], 0.1)[0]:
                 part = os.read(self._terminal, 65536).decode().replace("\r\n", "\n")
                 assert part, self.shown
-                said += part
+                output += part
                 self.shown += part
-        return said
+        return output
 
     def press(self, key: str, *answer: str) -> str:
         """Press a key at the prompt."""
@@ -88,10 +88,10 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _in_order(said: str, texts: tuple[str, ...]) -> bool:
+def _in_order(output: str, texts: tuple[str, ...]) -> bool:
     at = 0
     for text in texts:
-        at = said.find(text, at)
+        at = output.find(text, at)
         if at < 0:
             return False
         at += len(text)

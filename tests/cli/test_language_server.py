@@ -47,7 +47,7 @@ class Editor:
         self.sent = 0
         self.version = 0
         self.answers: Queue[dict[str, Any]] = Queue()
-        self.told: Queue[dict[str, Any]] = Queue()
+        self.notifications: Queue[dict[str, Any]] = Queue()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -58,7 +58,7 @@ class Editor:
             while self.server.stdout.readline().strip():
                 pass
             message = json.loads(self.server.stdout.read(length))
-            (self.answers if "id" in message else self.told).put(message)
+            (self.answers if "id" in message else self.notifications).put(message)
 
     def close(self) -> None:
         """Close the streams of a server that has ended."""
@@ -90,7 +90,7 @@ class Editor:
 
     def problems(self) -> list[dict[str, Any]]:
         """The next diagnostics that are published."""
-        while (message := self.told.get(timeout=PATIENCE_S))["method"] != "textDocument/publishDiagnostics":
+        while (message := self.notifications.get(timeout=PATIENCE_S))["method"] != "textDocument/publishDiagnostics":
             pass
         assert message["params"]["uri"] == self.uri
         return list(message["params"]["diagnostics"])

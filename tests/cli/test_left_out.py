@@ -24,7 +24,7 @@ BURST: Final = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log 
     f"{second}.5,GPT-4,90,{(second % SILENT != 0) * 12},100,API log\n" for second in range(ROWS)
 )
 WITHOUT: Final = len(range(0, ROWS, SILENT))
-SAID: Final = f"left out of the trace%s: {WITHOUT} requests without an answer\n"
+LEFT_OUT: Final = f"left out of the trace%s: {WITHOUT} requests without an answer\n"
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +51,13 @@ def invoke(*args: str) -> Result:
     return CliRunner().invoke(cli, args)
 
 
-NOTE: Final = "note: " + SAID % ""
-WARNING: Final = "warning: " + SAID % " burst.csv"
+NOTE: Final = "note: " + LEFT_OUT % ""
+WARNING: Final = "warning: " + LEFT_OUT % " burst.csv"
 SIZES: Final = ("--slo", "latency.ttft_ms.p99<=100000", "--sizes", "cluster.instances=1..3")
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (("run", "bursts.blis.yaml"), NOTE),
         (("whatif", "bursts.blis.yaml", "--request", "request_3", "--route-to", "1"), NOTE),
@@ -65,21 +65,21 @@ SIZES: Final = ("--slo", "latency.ttft_ms.p99<=100000", "--sizes", "cluster.inst
         (("diff", "bursts.blis.yaml", "--set-b", "cluster.instances=3"), NOTE),
         (
             ("sweep", "bursts.blis.yaml", "--axis", "cluster.instances=1..3", "-j", "1"),
-            "warning: " + SAID % " burst.csv",
+            "warning: " + LEFT_OUT % " burst.csv",
         ),
         (("sweep", "many.blis.yaml", "-j", "2"), WARNING),
         (
             ("plan", "bursts.blis.yaml", *SIZES, "-j", "1"),
-            "warning: " + SAID % " burst.csv",
+            "warning: " + LEFT_OUT % " burst.csv",
         ),
     ],
 )
-def test_a_command_says_once_what_a_trace_leaves_out(command: Sequence[str], said: str) -> None:
+def test_a_command_says_once_what_a_trace_leaves_out(command: Sequence[str], message: str) -> None:
     for _ in range(2):  # results that are known already say it, too
         ended = invoke(*command)
         assert ended.exit_code == 0, ended.output
         assert ended.stderr.count("left out") == 1
-        assert said in ended.stderr
+        assert message in ended.stderr
         assert "left out" not in ended.stdout
 
 

@@ -321,13 +321,13 @@ def test_what_a_server_calls_itself_and_answers_does_not_act_on_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--trace", "trace.csv", "--case", "a"], "--case selects a case of an experiment"),
         (["--workload", "kv-tiers", "--case", "mirrored"], "kv-tiers has no case `mirrored`: did you mean"),
     ],
 )
-def test_cases_that_are_none(arguments: list[str], said: str) -> None:
+def test_cases_that_are_none(arguments: list[str], message: str) -> None:
     result = observe("http://127.0.0.1:9", *arguments, "-o", "r")
     assert result.exit_code == ExitCode.USAGE
-    assert said in result.output
+    assert message in result.output

@@ -34,8 +34,8 @@ def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tm
     data = plan(*arguments, "--format", "json", "-o", str(file))
     assert data.exit_code == 0
     assert data.output == ""
-    said = json.loads(file.read_text(encoding="utf-8"))
-    (one,) = said["configurations"]
+    document = json.loads(file.read_text(encoding="utf-8"))
+    (one,) = document["configurations"]
     size = one["size"]
     assert table.output.startswith(
         f"{size} instances of qwen3-14b on h100 ({size} GPUs, {2.5 * size:.2f} USD/h) sustain 2.1 requests/s"
@@ -59,7 +59,7 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         ((*SHORT, "--rate", "5"), 2, "no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'"),
         ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "cannot be combined"),
@@ -113,10 +113,10 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
         (("nowhere", *SLO), 3, "no study and no experiment is named `nowhere`"),
     ],
 )
-def test_mistakes_are_told(arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_mistakes_are_told(arguments: tuple[str, ...], code: int, message: str) -> None:
     result = plan(*arguments)
     assert result.exit_code == code, result.output
-    assert said in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
 
 

@@ -58,8 +58,8 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     crowded += ["--set", "engine.max_num_seqs=256", "--set", "workload.requests=3000", "--set", "expect=[]"]
     run = blis(*crowded)
     assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
-    told = "More requests arrived than were served: in the second half of the arrivals,"
-    assert run.stderr.startswith(f"warning[overload]: {told} 77.5 requests/s\n  arrived and")
+    sentence = "More requests arrived than were served: in the second half of the arrivals,"
+    assert run.stderr.startswith(f"warning[overload]: {sentence} 77.5 requests/s\n  arrived and")
     assert "  = help: " in run.stderr
     table = blis(*crowded, "--format", "table")
     assert "\nwarning[overload]: More requests arrived than were served" in table.stdout
@@ -110,8 +110,8 @@ def test_the_document_may_come_from_standard_input(small: Path) -> None:
 def test_requests_and_records_are_written_and_change_nothing(small: Path, tmp_path: Path) -> None:
     table, stream = tmp_path / "requests.csv", tmp_path / "records.jsonl"
     plain = blis("run", str(small))
-    told = blis("run", str(small), "--requests", str(table), "--records", str(stream), "--check", "all")
-    assert told.stdout == plain.stdout
+    recorded = blis("run", str(small), "--requests", str(table), "--records", str(stream), "--check", "all")
+    assert recorded.stdout == plain.stdout
     rows = table.read_text().splitlines()
     assert len(rows) == 21
     assert rows[1].startswith("request_0,completed,0,")

@@ -145,9 +145,9 @@ def test_a_taken_port_is_said() -> None:
 
 
 async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> None:
-    with serving(lab) as (said, process):
-        assert said.startswith("blis-tui is at http://127.0.0.1:")
-        url = said.split()[3]
+    with serving(lab) as (output, process):
+        assert output.startswith("blis-tui is at http://127.0.0.1:")
+        url = output.split()[3]
         async with aiohttp.ClientSession() as session:
             page = await (await session.get(url)).text()
             socket_url = f"{url.replace('http', 'ws')}ws"
@@ -166,8 +166,8 @@ async def test_a_browser_gets_the_list_and_ctrl_c_ends_quietly(lab: Path) -> Non
 
 
 def test_other_machines_get_a_warning(lab: Path) -> None:
-    with serving(lab, "--host", "0.0.0.0", "mine.blis.yaml") as (said, _):  # noqa: S104  (what is tested)
-        warning, address = said.splitlines()
+    with serving(lab, "--host", "0.0.0.0", "mine.blis.yaml") as (output, _):  # noqa: S104  (what is tested)
+        warning, address = output.splitlines()
     assert warning.startswith("warning: not encrypted")
     own = re.match(r"blis-tui is at http://127\.0\.0\.1:(\S+/), for others at http://([^:]+):(\S+/) ", address)
     assert own is not None
@@ -263,8 +263,8 @@ def test_a_window_has_the_colours_of_its_page_not_of_the_servers_terminal(monkey
 
 
 async def test_what_no_browser_sends_is_a_line_and_an_answer(lab: Path) -> None:
-    with serving(lab) as (said, process):
-        port = int(said.split(":")[2].split("/")[0])
+    with serving(lab) as (output, process):
+        port = int(output.split(":")[2].split("/")[0])
         for sent in (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"GET / HTTP/1.1\r\n\x1b[31m: a\r\n\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
@@ -338,8 +338,8 @@ async def test_what_no_page_sends_closes_the_window_with_a_line(sent: str, caplo
     async with answering(OBEDIENT) as (url, session), session.ws_connect(f"{url}ws") as window:
         await window.send_str(sent)
         assert await closed(window) == aiohttp.WSCloseCode.UNSUPPORTED_DATA
-    said = [record.getMessage() for record in caplog.records if record.name == "blis_tui.cli.web_server"]
-    assert said == ["closed a connection that sent something no blis-tui page sends"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "blis_tui.cli.web_server"]
+    assert messages == ["closed a connection that sent something no blis-tui page sends"]
     assert not any(record.exc_info for record in caplog.records)
 
 
@@ -360,8 +360,8 @@ async def test_there_is_a_limit_on_windows() -> None:
 
 
 async def test_a_download_needs_the_token_too(lab: Path) -> None:
-    with serving(lab, "mine.blis.yaml") as (said, _):
-        url = said.split()[3]
+    with serving(lab, "mine.blis.yaml") as (output, _):
+        url = output.split()[3]
         async with aiohttp.ClientSession() as session, session.ws_connect(f"{url}ws?width=100&height=30") as window:
             await until(window, "■ end".encode())
             await window.send_json(["stdin", "x"])

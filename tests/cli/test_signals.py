@@ -48,11 +48,11 @@ class Child:
             env={**os.environ, "PYTHONUNBUFFERED": "1", **found},
         )
         assert self.process.stderr is not None
-        told = b""
-        while ready not in told:
+        printed = b""
+        while ready not in printed:
             more = os.read(self.process.stderr.fileno(), 4096)
-            assert more, told
-            told += more
+            assert more, printed
+            printed += more
 
     def end(self, *numbers: int) -> tuple[int, str, str]:
         """Exit code, output and the rest of the errors after these signals."""
@@ -118,8 +118,8 @@ class Own:
     given = ("run", "quickstart", "--plugins", str(script), "--set", "policy.routing=own")
     code, out, err = Child(*given).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
-    told = "interrupted in the middle of a long event: no report"
-    assert err == f"{told}; it happens at {script}:9 in `Own.choose`\n"
+    message = "interrupted in the middle of a long event: no report"
+    assert err == f"{message}; it happens at {script}:9 in `Own.choose`\n"
 
 
 def test_an_event_that_takes_long_is_broken_off_without_a_report(tmp_path: Path) -> None:
@@ -389,20 +389,20 @@ def test_what_ends_a_server_does_not_take_its_results(monkeypatch: pytest.Monkey
     before = [signal.getsignal(number) for number in ENDING]
     calls: list[None] = []
 
-    async def served(told: signals.GracefulStop) -> None:
+    async def served(stop_signal: signals.GracefulStop) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def tell() -> None:
             calls.append(None)
             loop.call_soon_threadsafe(stop.set)
 
-        told.tell = tell
+        stop_signal.tell = tell
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(stop.wait(), LIMIT_S)
 
     monkeypatch.setattr(signals, "_ECHO_S", LIMIT_S)
-    with signals.graceful_stop() as told:
-        asyncio.run(served(told))
+    with signals.graceful_stop() as stop_signal:
+        asyncio.run(served(stop_signal))
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
         assert len(calls) == 1

@@ -90,7 +90,7 @@ def test_progress_counts_and_goes_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-o", "rows.txt"], "the name must end in"),
         (["-j", "0"], "1<=x<=64"),
@@ -98,10 +98,10 @@ def test_progress_counts_and_goes_away() -> None:
         (["-o", "a.csv", "-o", "a.csv"], "must be different files"),
     ],
 )
-def test_arguments_that_cannot_be_meant(arguments: list[str], said: str) -> None:
+def test_arguments_that_cannot_be_meant(arguments: list[str], message: str) -> None:
     ended = CliRunner().invoke(cli, ["sweep", *QUICK, *arguments])
     assert ended.exit_code == ExitCode.USAGE
-    assert said in ended.stderr
+    assert message in ended.stderr
 
 
 # ---- stores ----
@@ -162,11 +162,11 @@ class Going:
             preexec_fn=heed_ctrl_c,  # noqa: PLW1509  (a call, no lock)
         )
         assert self.process.stderr is not None
-        told = b""
-        while told.count(b"ready") < endless:
+        printed = b""
+        while printed.count(b"ready") < endless:
             more = os.read(self.process.stderr.fileno(), 4096)
-            assert more, told
-            told += more
+            assert more, printed
+            printed += more
 
     def until(self, true: Callable[[], bool]) -> None:
         """Wait for something that it does."""
@@ -195,8 +195,8 @@ def test_a_signal_ends_all_processes_and_keeps_what_is_done(number: int, everybo
     code, out, err = going.ended()
     rows = list(csv.DictReader(io.StringIO(out)))
     assert code == ExitCode.INTERRUPTED
-    told = "interrupted: 1 of 4 runs; the others appear as `missing` in the rows written; the same command continues"
-    assert err == f"{told} from there\n"
+    message = "interrupted: 1 of 4 runs; the others appear as `missing` in the rows written; the same command continues"
+    assert err == f"{message} from there\n"
     assert [row["point"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["status"] for row in rows] == ["done", *["missing"] * 3]
     assert Path("rows.csv").read_text() == out

@@ -93,7 +93,7 @@ def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["tui", "quickstrt"], ExitCode.IO, "did you mean `quickstart`?"),
         (["tui", "quickstart", "--set", "engin.x=1"], ExitCode.USAGE, "error[BLIS1001]: unknown key `engin`"),
@@ -112,10 +112,10 @@ def test_a_study_or_axes_open_the_points(started: list[BlisApp], tmp_path: Path)
     ],
 )
 def test_what_is_wrong_is_said_on_the_ordinary_screen(
-    started: list[BlisApp], arguments: list[str], code: ExitCode, said: str
+    started: list[BlisApp], arguments: list[str], code: ExitCode, message: str
 ) -> None:
     result = invoke(*arguments)
-    assert said in result.output
+    assert message in result.output
     assert result.exit_code == code
     assert not started
 

@@ -141,8 +141,8 @@ def test_a_rate_that_falls_to_nothing_ends_a_workload(folder: Path) -> None:
 
 
 def test_conversations_without_times_that_wait_for_answers_need_a_cluster(folder: Path) -> None:
-    said = [{"from": name, "value": "text"} for name in ("human", "gpt", "human", "gpt")]
-    (folder / "said.json").write_text(json.dumps([{"conversations": said}]))
+    messages = [{"from": name, "value": "text"} for name in ("human", "gpt", "human", "gpt")]
+    (folder / "said.json").write_text(json.dumps([{"conversations": messages}]))
     given = ("said.json", "--set", "trace.rate_per_s=2")
     assert workload("convert", *given).stderr == (
         "note: said.json: left out 2 messages after the first answer (see `pacing`)\n"
@@ -184,8 +184,8 @@ def test_fit(folder: Path, file_regression: FileRegressionFixture) -> None:
     piped = workload("fit", "mixed-slo", "--name", "mine")
     assert (piped.stdout, piped.stderr) == (text, result.stdout)
     assert workload("describe", "mine.workload.yaml").exit_code == ExitCode.OK
-    told = json.loads(workload("fit", "mixed-slo", "-o", "mine.workload.yaml", "--format", "json").stdout)
-    assert list(told) == ["clients", "agreement", "warnings", "notes"]
+    document = json.loads(workload("fit", "mixed-slo", "-o", "mine.workload.yaml", "--format", "json").stdout)
+    assert list(document) == ["clients", "agreement", "warnings", "notes"]
 
 
 def test_what_a_trace_does_not_record_is_neither_described_nor_judged(folder: Path) -> None:

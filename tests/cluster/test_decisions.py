@@ -207,15 +207,15 @@ def test_regret_in_the_report_is_that_of_the_records(policy: str) -> None:
     changes = {**STALE, "policy.routing": {"kind": policy}}
     records = decisions(listened(blis_tui.load("quickstart", set=changes))[1])
     report = blis_tui.run(blis_tui.load("quickstart", set={**changes, "counterfactual": 2})).to_dict()
-    told = json.loads(json.dumps(report["routing"]))
+    reported = json.loads(json.dumps(report["routing"]))
     true = [record.true_regret_ppm or 0 for record in records]
     assert max(true) > 0
     counts = (len(records), len(records), len([one for one in true if one]))
-    assert (told["decisions"], told["scored"], told["regretted"]) == counts
+    assert (reported["decisions"], reported["scored"], reported["regretted"]) == counts
     for name, regrets in (("seen", [record.regret_ppm or 0 for record in records]), ("true", true)):
         expected = {f"p{percent}": float(exact(regrets, percent)) for percent in (50, 90, 95, 99)}
         expected |= {"mean": float(Fraction(sum(regrets), len(regrets) * PPM))}
-        assert told["regret"][name] == {**expected, "min": min(regrets) / PPM, "max": max(regrets) / PPM}
+        assert reported["regret"][name] == {**expected, "min": min(regrets) / PPM, "max": max(regrets) / PPM}
 
 
 @pytest.mark.parametrize("name", ["WEIGHTED", "GATEWAY", "SPLIT"])

@@ -59,10 +59,10 @@ def test_a_model_that_nobody_serves_is_rejected_by_the_router(pools: str, tmp_pa
     report = run(tmp_path, [QWEN, "gpt-2", QWEN], pools, **changes)
     assert (report.requests.completed, report.requests.rejected) == (2, 1)
     simulation = blis_tui.Simulation(blis_tui.load(tmp_path / "mine.blis.yaml", set=changes))
-    told: list[tuple[str, str]] = []
-    simulation.subscribe("rejected", lambda record: told.append((record.policy, record.reason)))
+    rejections: list[tuple[str, str]] = []
+    simulation.subscribe("rejected", lambda record: rejections.append((record.policy, record.reason)))
     simulation.run()
-    assert told == [("router", "no instance serves gpt-2")]
+    assert rejections == [("router", "no instance serves gpt-2")]
 
 
 @pytest.mark.parametrize("order", ["prefill-first", "decode-first"])

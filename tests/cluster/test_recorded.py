@@ -14,7 +14,7 @@ from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 from tests.oracle.draws import Draw, at_random
 from tests.oracle.fleets import draw_fleet, draw_fleet_with_adapters, draw_living_fleet, draw_mortal_fleet
-from tests.oracle.talks import draw_talks
+from tests.oracle.sessions import draw_sessions
 from tests.oracle.wide import draw_wide
 from tests.recorded import REQUESTS, SHIPPED, Digests, shipped_run
 
@@ -31,7 +31,7 @@ _SCENARIOS: Final[dict[str, Callable[[Draw], Scenario]]] = {
     "adapters": draw_fleet_with_adapters,
     "living": draw_living_fleet,
     "mortal": draw_mortal_fleet,
-    "sessions": draw_talks,
+    "sessions": draw_sessions,
     "wide": draw_wide,
 }
 _EACH: Final = 60

@@ -92,8 +92,12 @@ def compiled(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
 
 def made_of(source: Path, compiler: str) -> str:
     """A name for what is compiled from these sources with the tools that are here."""
-    told = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    tools = [told, sys.version, *(version(name) for name in TOOLS if find_spec(name.replace("-", "_")) is not None)]
+    banner = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    tools = [
+        banner,
+        sys.version,
+        *(version(name) for name in TOOLS if find_spec(name.replace("-", "_")) is not None),
+    ]
     digest = hashlib.sha256("\n".join([*tools, *QUICK, os.environ.get("CFLAGS", "")]).encode())
     for path in sorted(path for path in source.rglob("*.*") if path.is_file() and "__pycache__" not in path.parts):
         digest.update(path.relative_to(source).as_posix().encode() + b"\0" + path.read_bytes())
@@ -152,8 +156,8 @@ def python(compiled: Path, *arguments: str, cwd: Path, **environment: str) -> st
 
 def test_it_says_what_it_is(compiled: Path, tmp_path: Path) -> None:
     assert python(compiled, "-m", "blis_tui", "--version", cwd=tmp_path).endswith(", compiled)\n")
-    said = subprocess.run([sys.executable, "-m", "blis_tui", "--version"], capture_output=True, text=True, check=True)
-    assert said.stdout.endswith(", plain Python)\n")
+    shown = subprocess.run([sys.executable, "-m", "blis_tui", "--version"], capture_output=True, text=True, check=True)
+    assert shown.stdout.endswith(", plain Python)\n")
 
 
 def test_runs_and_checkpoints_both_ways(
@@ -188,7 +192,7 @@ def test_against_the_oracle_itself_and_goldens(compiled: Path, tmp_path: Path) -
     """Plain Python agrees with the oracle in more worlds: of each kind of them, a tenth is enough here."""
     for name in ("tests", "specs", "golden", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
-    told = python(
+    output = python(
         compiled,
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *COMPARING),
         *("-k", " and ".join(f"not {name}" for name in ELSEWHERE)),
@@ -196,7 +200,7 @@ def test_against_the_oracle_itself_and_goldens(compiled: Path, tmp_path: Path) -
         BLIS_TUI_ORACLE_SHARE="0.1",
         PYTHONDONTWRITEBYTECODE="1",  # of the checkout's tests, under the names that they have here
     )
-    assert "skipped" not in told
+    assert "skipped" not in output
 
 
 def test_any_module_may_be_the_first(compiled: Path, tmp_path: Path) -> None:

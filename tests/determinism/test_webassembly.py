@@ -153,8 +153,8 @@ def found(node: str, pyodide: Path, resolved: Jobs, tmp_path_factory: pytest.Tem
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
 
 
 @pytest.mark.slow

@@ -89,15 +89,15 @@ def test_a_victim_under_way_keeps_the_token_that_is_being_computed() -> None:
     assert [(chunk.request_id, chunk.computed_tokens + chunk.new_tokens) for (chunk,) in chunks][-1] == ("1", 4 + 5)
 
 
-@pytest.mark.parametrize(("ahead", "prompts", "told"), [(False, (8, 3), ["1"]), (True, (8, 5, 8), ["1", "2"])])
+@pytest.mark.parametrize(("ahead", "prompts", "preempted"), [(False, (8, 3), ["1"]), (True, (8, 5, 8), ["1", "2"])])
 def test_whom_a_plan_preempts_that_finds_nothing_to_do_stands_in_the_next_step(
-    ahead: bool, prompts: tuple[int, ...], told: list[str]
+    ahead: bool, prompts: tuple[int, ...], preempted: list[str]
 ) -> None:
     asked = [request(number, 0, tokens, 6) for number, tokens in enumerate(prompts)]
     outcome = piped(asked, ahead=ahead, budget=8, blocks=4)
-    assert [record.request_id for record in outcome.records if isinstance(record, Preempted)] == told
+    assert [record.request_id for record in outcome.records if isinstance(record, Preempted)] == preempted
     found = [record for record in outcome.records if isinstance(record, StepFinished)]
-    assert [name for step in found for name in step.preempted] == told
+    assert [name for step in found for name in step.preempted] == preempted
 
 
 @pytest.mark.parametrize("ahead", [False, True])

@@ -20,7 +20,7 @@ from blis_tui.model import Encoder
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_by_hand
 
-Told = TypeVar("Told", bound=Record)
+AnyRecord = TypeVar("AnyRecord", bound=Record)
 CAMERA = {
     "id": "camera",
     "input_tokens": {"kind": "uniform", "min": 20, "max": 60},
@@ -127,7 +127,7 @@ def encoder_of(outcome: Outcome) -> tuple[int, ...]:
     return instance.batch.encoder.books()[:4]
 
 
-def told_by(outcome: Outcome, kind: type[Told]) -> list[Told]:
+def records_of(outcome: Outcome, kind: type[AnyRecord]) -> list[AnyRecord]:
     return [record for record in outcome.records if isinstance(record, kind)]
 
 
@@ -138,10 +138,10 @@ def test_a_budget_and_a_cache_for_one_image() -> None:
     assert [step.admitted for step in steps] == [("0",), ("1",), ("2",)]
     assert {step.duration_us for step in steps} == {100 + 12 + 2 * 8}
     assert encoder_of(outcome) == (24, 0, 2, 2)
-    first, second = told_by(outcome, MediaHeld)
+    first, second = records_of(outcome, MediaHeld)
     assert first == MediaHeld(first.event, first.time_us, "1", 0, "budget", 8, 2)
     assert second == MediaHeld(second.event, second.time_us, "2", 0, "budget", 8, 2)
-    stops = told_by(outcome, SchedulingStopped)
+    stops = records_of(outcome, SchedulingStopped)
     assert [(stop.cause, stop.request_id, stop.need, stop.had) for stop in stops] == [
         ("encoder", "1", 8, 2),
         ("encoder", "2", 8, 2),
@@ -154,14 +154,14 @@ def test_who_waits_for_the_encoder_is_passed_over_in_the_next_version() -> None:
     assert [step.admitted for step in steps] == [("0", "2"), ("1",)]
     assert [step.duration_us for step in steps] == [100 + 24 + 2 * 8, 100 + 12 + 2 * 8]
     assert encoder_of(outcome) == (16, 8, 1, 1)
-    found = {one.request_id: (one.encoded_tokens, one.cached_tokens) for one in told_by(outcome, MediaEncoded)}
+    found = {one.request_id: (one.encoded_tokens, one.cached_tokens) for one in records_of(outcome, MediaEncoded)}
     assert found == {"0": (8, 0), "2": (0, 8), "1": (8, 0)}
 
 
 def test_the_cache_holds_up_what_the_budget_does_not() -> None:
     outcome = run_by_hand("0.32", budget=100)
     assert encoder_of(outcome) == (24, 0, 2, 2)
-    assert {one.reason for one in told_by(outcome, MediaHeld)} == {"cache"}
+    assert {one.reason for one in records_of(outcome, MediaHeld)} == {"cache"}
     assert encoder_of(run_by_hand("0.32", budget=100, cache=16)) == (16, 8, 0, 0)
 
 

@@ -159,13 +159,13 @@ def test_users_who_ask_at_once_are_served_apart() -> None:
 def test_any_step_times_may_have_one() -> None:
     """Said of the engine, it is there with step times that know none, and counts before those that do."""
     client = {"id": "all", "arrivals": {"kind": "closed-loop", "users": 6}, "input_tokens": 300, "output_tokens": 5}
-    said = {"request_us": 4000, "prompt_token_us": 10, "varying": 0}
+    front_end = {"request_us": 4000, "prompt_token_us": 10, "varying": 0}
     for kind, besides in (("roofline", 0), ("operators", 3600)):  # which it takes whatever else goes on
         overrides = {
             "model": "llama-3.1-8b-instruct",
             "hardware": "h100",
             "latency": {"kind": kind},
-            "engine.front_end": said,
+            "engine.front_end": front_end,
             "workload": {"requests": 6, "clients": [client]},
             "expect": [],
         }

@@ -78,12 +78,12 @@ def test_what_the_gpu_loses_comes_back_if_it_was_written(policy: str) -> None:
     # Written: all prompts as they were put in; what comes for the second time; or what was evicted.
     stored = {"write_through": 22 + 50 + 3, "write_through_selective": 0, "write_back": 22 + 50}
     assert host_of(outcome).offloaded == stored[policy]
-    told = [
+    loads = [
         (record.request_id, record.blocks, record.tiers)
         for record in outcome.records
         if isinstance(record, TiersLoaded)
     ]
-    assert told == ([("2", 20, ("host: 20",))] if kept else told[:0])
+    assert loads == ([("2", 20, ("host: 20",))] if kept else loads[:0])
 
 
 def test_selective_writes_what_is_put_in_twice() -> None:

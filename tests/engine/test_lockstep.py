@@ -89,8 +89,8 @@ def test_each_rank_has_groups_of_layers_of_its_own(ahead: bool, drawn: list[tupl
         model = replace(pool.model, num_hidden_layers=2, sliding_window_layers=1, sliding_window=16)
         pool = replace(pool, engine=engine, model=model, latency=STEADY)
         outcome = Outcome(replace(made, pools=(pool,)), [request(*one) for one in there])
-        told = [record for record in outcome.records if isinstance(record, Preempted | Scheduled | Completed)]
-        found.append(sorted((replace(one, event=0) for one in told), key=lambda one: (one.time_us, one.instance)))
+        records = [record for record in outcome.records if isinstance(record, Preempted | Scheduled | Completed)]
+        found.append(sorted((replace(one, event=0) for one in records), key=lambda one: (one.time_us, one.instance)))
     assert found[0] == found[1]
 
 

@@ -183,12 +183,12 @@ def _goes_on(cluster: Cluster) -> bool:
     try:
         return cluster.run(1) > 0
     except StalledError as error:
-        told = error.help or ""
+        help_text = error.help or ""
     (batch,) = (instance.batch for instance in cluster.instances)
-    if "SGLang itself stops here" in told:
+    if "SGLang itself stops here" in help_text:
         assert batch.pool.free < 0
     else:
-        assert "would wait forever" in told
+        assert "would wait forever" in help_text
         assert not batch.running
         assert batch.pool.free == batch.pool.total
         head, size = batch.waiting.head(), batch.limits.block_size_tokens

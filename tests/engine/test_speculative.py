@@ -152,7 +152,7 @@ def test_luck_by_position_is_that_of_each_position() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("rates", "message"),
     [
         ({"draft_tokens": 2}, "needs either `acceptance` or `acceptance_rates`"),
         ({"draft_tokens": 1, "acceptance": 0.5, "acceptance_rates": [0.5]}, "speculative decoding needs either"),
@@ -160,9 +160,9 @@ def test_luck_by_position_is_that_of_each_position() -> None:
         ({"draft_tokens": 2, "acceptance_rates": [0.5, 0.6]}, "0.6 is more than 0.5"),
     ],
 )
-def test_rates_that_no_drafts_have_are_refused(said: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
-        blis_tui.load("quickstart", set={"engine.speculative": {**said, "method": "mtp"}})
+def test_rates_that_no_drafts_have_are_refused(rates: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        blis_tui.load("quickstart", set={"engine.speculative": {**rates, "method": "mtp"}})
 
 
 def test_reports_count_in_the_terms_of_vllm() -> None:

@@ -24,8 +24,8 @@ def chunks(outcome: Outcome) -> list[dict[str, int]]:
 def test_a_prompt_waits_until_the_interval_is_over() -> None:
     outcome = run([request(0, 0, 8, 9), request(1, 50, 8, 1)], 4)
     assert chunks(outcome)[:6] == [{"0": 8}, {}, {}, {}, {"1": 8}, {}]
-    told = [record for record in outcome.records if isinstance(record, SchedulingStopped)]
-    assert [(one.cause, one.request_id, one.need, one.had) for one in told] == [
+    stops = [record for record in outcome.records if isinstance(record, SchedulingStopped)]
+    assert [(one.cause, one.request_id, one.need, one.had) for one in stops] == [
         (CADENCE, "1", 4, number) for number in (1, 2, 3)
     ]
 

@@ -77,9 +77,9 @@ def test_from_python_it_gives_what_the_command_line_prints(bundle: Path, monkeyp
     page = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
     code = page[page.index("import blis_tui\nfrom blis_tui.golden.bundle") :].partition("```")[0]
     monkeypatch.chdir(bundle.parent)
-    said: list[str] = []
-    exec(code, {"print": lambda *words: said.extend(map(str, words))})  # noqa: S102  (the page's own)
-    assert said == ["as it was packed", "True"]
+    printed: list[str] = []
+    exec(code, {"print": lambda *words: printed.extend(map(str, words))})  # noqa: S102  (the page's own)
+    assert printed == ["as it was packed", "True"]
 
 
 def test_a_recorded_workload_goes_along(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_another_result_is_told_with_the_first_event_that_differs(bundle: Path, 
         bundle, tmp_path / "other.blis", lambda name, text: text.replace(b"kv_blocks: 70", b"kv_blocks: 60")
     )
     with unpacked(str(smaller)) as found:
-        told = verified(found)
-    assert "- engine.kv_blocks  70\n  + engine.kv_blocks  60" in told
-    assert "first divergence: event " in told
+        difference = verified(found)
+    assert "- engine.kv_blocks  70\n  + engine.kv_blocks  60" in difference
+    assert "first divergence: event " in difference
     run = blis_in(tmp_path, "run", "other.blis")
     assert run.returncode == 1
     assert run.stderr.startswith("warning: the results of this run differ from those in other.blis\n")

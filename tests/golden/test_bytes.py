@@ -58,7 +58,7 @@ def judged(case: Case, files: GoldenFiles, mode: str = "no") -> Outcome:
     return run_case(case, files, case.spec.name, GoldenSettings(mode=mode, checks=()))
 
 
-def told(case: Case, files: GoldenFiles, mode: str = "no") -> tuple[bool, str]:
+def passes_and_text(case: Case, files: GoldenFiles, mode: str = "no") -> tuple[bool, str]:
     """Whether the test passes, and what it says."""
     try:
         outcome = judged(case, files, mode)
@@ -111,7 +111,7 @@ def test_another_text_is_no_golden_whatever_its_values(kind: str, change: Callab
     case, files = of(folder)
     rewritten(files, kind, change)
     for mode in ("no", "new"):
-        ok, text = told(case, files, mode)
+        ok, text = passes_and_text(case, files, mode)
         assert not ok
         assert f"{files.file(kind).name}" in text or "report: " in text
     assert judged(case, files, "always").status == "written"
@@ -145,7 +145,7 @@ def test_every_figure_of_the_header_counts(name: str, key: str, value: object, f
         return report_text({one: data[one] for one in keys})
 
     rewritten(files, HEADER, change)
-    assert not told(case, files)[0]
+    assert not passes_and_text(case, files)[0]
 
 
 @pytest.mark.parametrize("key", ["baseline", "schemas_sha256"])
@@ -205,7 +205,7 @@ def test_two_lines_that_begin_alike_are_shown_where_they_differ() -> None:
     )
     assert str(first_line_difference("a ", "a")) == "line 1 is `a `, and would be `a`"
     digits = "0123456789" * 20
-    told = first_line_difference(f"{digits}x{digits}", f"{digits}y{digits}")
-    assert told is not None
-    assert told.found == f"…{digits[-20:]}x{digits[:39]}"
-    assert told.expected == f"…{digits[-20:]}y{digits[:39]}"
+    difference = first_line_difference(f"{digits}x{digits}", f"{digits}y{digits}")
+    assert difference is not None
+    assert difference.found == f"…{digits[-20:]}x{digits[:39]}"
+    assert difference.expected == f"…{digits[-20:]}y{digits[:39]}"

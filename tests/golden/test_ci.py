@@ -179,8 +179,8 @@ def test_github_tells_what_changed(project: Path) -> None:
     assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
     assert "first divergence: event " in text
     assert (project / "summary.md").read_text(encoding="utf-8") == text
-    told = (project / "gh.json").read_text(encoding="utf-8")
-    assert told == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
+    arguments = (project / "gh.json").read_text(encoding="utf-8")
+    assert arguments == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
 
 
 def test_the_action_tells_what_changed_in_its_folder(project: Path) -> None:
@@ -191,8 +191,8 @@ def test_the_action_tells_what_changed_in_its_folder(project: Path) -> None:
     text = (project / "golden-report.md").read_text(encoding="utf-8")
     assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
     assert (project.parent / "summary.md").read_text(encoding="utf-8") == text
-    told = (project / "gh.json").read_text(encoding="utf-8")
-    assert told == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
+    arguments = (project / "gh.json").read_text(encoding="utf-8")
+    assert arguments == '["pr", "comment", "7", "--body-file", "golden-report.md"]\n'
     (project / "gh.json").unlink()
     (project.parent / "summary.md").unlink()
     known = {script: 1}
@@ -222,8 +222,8 @@ def test_gitlab_tells_what_changed_where_it_may(project: Path) -> None:
     assert on_gitlab(project, {"BLIS_TOKEN": "secret"}) == (False, 0)
     text = (project / "golden-report.md").read_text(encoding="utf-8")
     assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
-    told = (project / "curl.json").read_text(encoding="utf-8")
-    assert '"body@golden-report.md", "https://gitlab.example/api/v4/projects/3/merge_requests/5/notes"' in told
+    arguments = (project / "curl.json").read_text(encoding="utf-8")
+    assert '"body@golden-report.md", "https://gitlab.example/api/v4/projects/3/merge_requests/5/notes"' in arguments
     assert (project / "golden.xml").is_file()
     (project / "curl.json").unlink()
     (after,) = yaml.safe_load((project / GITLAB).read_text(encoding="utf-8"))["blis"]["after_script"]

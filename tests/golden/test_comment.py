@@ -38,7 +38,7 @@ def run(folder: Path, text: str, mode: str, name: str = "demo.blis.yaml") -> Non
         run_case(case, files, name, GoldenSettings(mode=mode, checks=()))
 
 
-def told(folder: Path, style: Style = STYLES["markdown"]) -> tuple[str, bool]:
+def comment_on(folder: Path, style: Style = STYLES["markdown"]) -> tuple[str, bool]:
     return comment(folder / "golden", folder, (), None, style)
 
 
@@ -89,7 +89,7 @@ def test_the_page_shows_this_comment(changed: Path) -> None:
 def test_figures_are_those_of_the_stored_reports(
     changed: Path, reports: tuple[dict[str, object], dict[str, object]]
 ) -> None:
-    text, holds = told(changed)
+    text, holds = comment_on(changed)
     assert not holds
     old, new = (dict(leaves(report)) for report in reports)
     table = rows(text, "metric")
@@ -111,10 +111,10 @@ def test_no_difference_is_left_unsaid(changed: Path, reports: tuple[dict[str, ob
     one_sided = {path for path in old.keys() ^ new.keys() if not path.startswith("warnings.")}
     assert one_sided == set()
     count = len([path for path in old.keys() & new.keys() if old[path] != new[path]])
-    text, _ = told(changed, STYLES["github"])
-    said = re.search(r"All ([\d,]+) differences", text)
-    assert said is not None
-    total = int(said[1].replace(",", ""))
+    text, _ = comment_on(changed, STYLES["github"])
+    total_text = re.search(r"All ([\d,]+) differences", text)
+    assert total_text is not None
+    total = int(total_text[1].replace(",", ""))
     warned = abs(len(reports[0]["warnings"]) - len(reports[1]["warnings"]))  # type: ignore[arg-type]
     assert total == count + warned
     assert f"\n{total - 12:,} more differences.\n" in text
@@ -125,7 +125,7 @@ def test_expectations_stand_before_and_now(changed: Path, reports: tuple[dict[st
     assert isinstance(p99[0], float)
     assert isinstance(p99[1], float)
     assert p99[0] <= 500 < p99[1]
-    text, _ = told(changed)
+    text, _ = comment_on(changed)
     (line,) = [line for line in text.splitlines() if "`latency.ttft_ms.p99 at most 500" in line]
     assert f"| holds (`{p99[0]:,.6g}`) | **fails** (`{p99[1]:,.6g}`) |" in line
 
@@ -146,10 +146,10 @@ def test_the_event_is_the_first_that_differs_and_the_command_opens_there(changed
 def test_a_comment_is_cut_after_whole_goldens(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         run(tmp_path, SPEC, "new", f"{name}.blis.yaml")
-    whole, _ = told(tmp_path)
+    whole, _ = comment_on(tmp_path)
     assert [f"#### `{name}`: new" in whole for name in "abc"] == [True] * 3
     most = len(whole) - 1
-    cut, _ = told(tmp_path, Style(folds=True, most=most))
+    cut, _ = comment_on(tmp_path, Style(folds=True, most=most))
     assert [f"#### `{name}`: new" in cut for name in "abc"] == [True, True, False]
     assert cut.endswith("\n… and 1 more: see the log of the tests\n")
     assert len(cut) <= most
@@ -164,7 +164,7 @@ def test_where_nothing_changed_it_says_so(tmp_path: Path) -> None:
 
 def test_a_golden_that_breaks_what_it_expects_is_told_although_nothing_waits(tmp_path: Path) -> None:
     run(tmp_path, EXPECTING.replace("max: 500", "max: 1"), "unseen")
-    text, holds = told(tmp_path)
+    text, holds = comment_on(tmp_path)
     assert not holds
     assert text.startswith("### Golden tests: 1 failing, of 1 golden\n")
     assert "**fails**" in text
@@ -175,7 +175,7 @@ def test_the_table_of_a_new_golden_is_a_block_of_its_own(tmp_path: Path) -> None
     (case,) = cases_of(folder / "demo.blis.yaml")
     files = files_of(folder / "demo.blis.yaml", case.name, folder=folder / "golden", root=folder)
     files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
-    text, _ = told(tmp_path)
+    text, _ = comment_on(tmp_path)
     assert "#### `demo`: new\n\n`demo.blis.yaml`\n\nIt has no golden yet.\n\n| expected | golden | now |\n" in text
 
 
@@ -184,7 +184,7 @@ def test_obsolete_and_broken_goldens_are_told(tmp_path: Path) -> None:
         run(tmp_path, SPEC, "unseen", f"{name}.blis.yaml")
     (tmp_path / "gone.blis.yaml").unlink()
     (tmp_path / "golden" / f"torn{HEADER}").write_text("{", encoding="utf-8")
-    text, holds = told(tmp_path)
+    text, holds = comment_on(tmp_path)
     assert not holds
     assert "#### `gone`: obsolete\n" in text
     assert "#### `torn`: broken\n" in text
@@ -196,7 +196,7 @@ def test_a_study_says_what_has_become_of_its_answer(tmp_path: Path) -> None:
     run(tmp_path, STUDY, "unseen", "sizes.study.yaml")
     (tmp_path / "demo.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 20"), encoding="utf-8")
     run(tmp_path, STUDY, "new", "sizes.study.yaml")
-    text, holds = told(tmp_path, STYLES["github"])
+    text, holds = comment_on(tmp_path, STYLES["github"])
     assert not holds
     assert "#### `sizes.study`: changed" in text
     assert re.search(r"^\d of \d runs changed$", text, re.MULTILINE)
@@ -208,7 +208,7 @@ def test_names_stay_code(tmp_path: Path) -> None:
     evil = "a`b @team [x](http:y)|```"
     run(tmp_path, EXPECTING, "unseen", f"{evil}.blis.yaml")
     run(tmp_path, LARGER, "new", f"{evil}.blis.yaml")
-    text, _ = told(tmp_path)
+    text, _ = comment_on(tmp_path)
     bare = re.sub(r"^(`{3,})\w*\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     bare = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", bare)
     assert "####" in bare
@@ -219,7 +219,7 @@ def test_names_do_not_act_on_terminals_or_hide_text(tmp_path: Path) -> None:
     evil = "a\x1b[2J\u202eb"
     run(tmp_path, EXPECTING, "unseen", f"{evil}.blis.yaml")
     run(tmp_path, LARGER, "new", f"{evil}.blis.yaml")
-    text, _ = told(tmp_path)
+    text, _ = comment_on(tmp_path)
     assert [character for character in text if character in "\x1b\u202e"] == []
     assert "#### `a" in text
 
@@ -228,7 +228,7 @@ def test_what_is_not_as_expected_comes_first_and_by_name(tmp_path: Path) -> None
     for name, text in (("a", SPEC), ("b", EXPECTING)):
         run(tmp_path, text, "unseen", f"{name}.blis.yaml")
         run(tmp_path, text.replace("kv_blocks: 60", "kv_blocks: 40"), "new", f"{name}.blis.yaml")
-    text, _ = told(tmp_path)
+    text, _ = comment_on(tmp_path)
     assert "\n**Expectations fail**: `b`.\n" in text
     assert re.findall(r"^#### `(.)`", text, re.MULTILINE) == ["b", "a"]
 
@@ -238,7 +238,7 @@ def test_it_says_how_to_accept_what_is_meant(changed: Path) -> None:
     elsewhere = ("--golden-dir", f"{changed.name}/golden", "--root", changed.name)
     for folder, options in ((changed, ()), (changed.parent, elsewhere)):
         shown = blis_in(folder, "golden", "report", *options)
-        said = re.search(r"^If this is intended: run `pytest` and `blis-tui (.*?)`", shown.stdout, re.MULTILINE)
-        assert said is not None, shown.stderr
-        listed = blis_in(folder, *said[1].split())
+        command = re.search(r"^If this is intended: run `pytest` and `blis-tui (.*?)`", shown.stdout, re.MULTILINE)
+        assert command is not None, shown.stderr
+        listed = blis_in(folder, *command[1].split())
         assert listed.stdout.splitlines()[0] == "demo", listed.stderr

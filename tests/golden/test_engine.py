@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "golden.md").read_text(encoding="ut
 SECTION = " ".join(PAGE.partition("## When the engine has changed")[2].partition("\n## ")[0].split())
 
 
-def told(folder: Path, engine: str, spec: str = SPEC) -> str:
+def engine_message(folder: Path, engine: str, spec: str = SPEC) -> str:
     """What the test of a golden says that another engine made, of what is another experiment now."""
     project(folder)
     for mode, text in (("unseen", SPEC), ("no", spec)):
@@ -36,18 +36,18 @@ def told(folder: Path, engine: str, spec: str = SPEC) -> str:
 
 
 def test_where_nothing_else_changed_it_is_said_as_the_page_shows(tmp_path: Path) -> None:
-    assert told(tmp_path, "0") == block("text", "nothing else in the report", PAGE).rstrip()
+    assert engine_message(tmp_path, "0") == block("text", "nothing else in the report", PAGE).rstrip()
 
 
 def test_where_figures_changed_too_both_are_told(tmp_path: Path) -> None:
-    text = told(tmp_path, "0", SPEC.replace("kv_blocks: 60", "kv_blocks: 90"))
+    text = engine_message(tmp_path, "0", SPEC.replace("kv_blocks: 60", "kv_blocks: 90"))
     assert "nothing else" not in text
     assert "CHANGELOG.md, review the difference and accept it" in text
     assert re.search(r"- engine\.kv_blocks +60\b", text)
 
 
 def test_a_golden_of_a_newer_engine_is_not_to_be_replaced(tmp_path: Path) -> None:
-    text = told(tmp_path, str(int(ENGINE) + 1))
+    text = engine_message(tmp_path, str(int(ENGINE) + 1))
     assert "the golden was made by a newer engine: install a blis-tui with engine" in text
     assert "accept it" not in text
 
@@ -65,11 +65,11 @@ def test_a_golden_of_a_newer_engine_is_not_to_be_replaced(tmp_path: Path) -> Non
     ],
 )
 def test_the_page_gives_the_advice_of_the_message(lines: list[str], advice: str) -> None:
-    said = " ".join(lines)
+    message = " ".join(lines)
     assert advice in SECTION
     for words in ("CHANGELOG.md", "compare with a blis-tui", "install a blis-tui", "do not accept"):
-        assert (words not in said) or (words in SECTION.replace("`", ""))
-    assert ("do not accept" in said) == ("do not accept" in advice)
+        assert (words not in message) or (words in SECTION.replace("`", ""))
+    assert ("do not accept" in message) == ("do not accept" in advice)
 
 
 def test_an_engine_without_a_number_is_only_another_one() -> None:

@@ -165,7 +165,7 @@ def test_modes_write_what_they_say(tmp_path: Path, mode: str, missing: list[str]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "said"),
+    ("arguments", "environment", "message"),
     [
         ((), {"BLIS_UPDATE": "all"}, "BLIS_UPDATE is 'all': choose from auto, no, new, unseen, always"),
         (("-o", "blis_checks=observers seeds"), {}, "blis_checks: no check is named 'seeds'; known are observers, "),
@@ -174,11 +174,11 @@ def test_modes_write_what_they_say(tmp_path: Path, mode: str, missing: list[str]
     ],
 )
 def test_a_setting_that_cannot_be_is_told_before_anything_runs(
-    accepted: Path, arguments: tuple[str, ...], environment: dict[str, str], said: str
+    accepted: Path, arguments: tuple[str, ...], environment: dict[str, str], message: str
 ) -> None:
     run = pytest_in(accepted, *arguments, **environment)
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
-    assert said in run.stderr
+    assert message in run.stderr
     assert run.stdout.strip() == ""
 
 
@@ -250,14 +250,14 @@ def test_other_documents_are_no_tests(tmp_path: Path) -> None:
 
 def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) -> None:
     folder = project(tmp_path, SPEC + "expect: [{metric: requests.completed, min: 99}]\n")
-    told = "expectation failed: requests.completed is 25, expected"
+    message = "expectation failed: requests.completed is 25, expected"
     first = pytest_in(folder, "--blis-update=new")
     assert "there is no golden yet" in first.stdout
-    assert told in first.stdout
+    assert message in first.stdout
     pytest_in(folder, "--blis-update=always")
     run = pytest_in(folder)
     assert run.returncode == 1
-    assert told in run.stdout
+    assert message in run.stdout
 
 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
@@ -282,9 +282,9 @@ def test_a_renamed_experiment_is_told_with_its_golden(accepted: Path, changed: b
     if changed:
         report = accepted / "golden" / "demo.report.json"
         report.write_text(report.read_text().replace('"completed": 25', '"completed": 24'))
-    told = f"demo: its experiment is now other.blis.yaml::default, with {result} result\n"
+    message = f"demo: its experiment is now other.blis.yaml::default, with {result} result\n"
     for workers in ((), ("-p", "xdist", "-n", "1")):
-        assert told in pytest_in(accepted, *workers).stdout
+        assert message in pytest_in(accepted, *workers).stdout
     (accepted / "other.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 24"))
     assert "its experiment is now" not in pytest_in(accepted).stdout
 
@@ -295,11 +295,11 @@ def test_half_a_golden_says_what_to_do(accepted: Path) -> None:
         for damaged in (None, b"", b"{", b"[]"):
             text = path.read_bytes()
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            told = pytest_in(accepted).stdout
+            output = pytest_in(accepted).stdout
             if damaged is None and name == "demo.golden.json":
-                assert "there is no golden yet: demo\n" in told
+                assert "there is no golden yet: demo\n" in output
             else:
-                assert "restore it, or delete this golden's files: then pytest offers a new one for review" in told
+                assert "restore it, or delete this golden's files: then pytest offers a new one for review" in output
             path.write_bytes(text)
 
 
@@ -432,9 +432,9 @@ def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None
     header = accepted / "golden" / "demo.golden.json"
     ours = header.read_text(encoding="utf-8").splitlines(keepends=True)
     header.write_text("".join([ours[0], "<<<<<<< HEAD\n", *ours[1:3], "=======\n", ">>>>>>> other\n", *ours[3:]]))
-    told = "golden/demo.golden.json is not a golden file of format 1: a merge has left a conflict at line 2"
-    assert told in pytest_in(accepted).stdout
-    assert told in blis_in(accepted, "golden", "status").stdout
+    message = "golden/demo.golden.json is not a golden file of format 1: a merge has left a conflict at line 2"
+    assert message in pytest_in(accepted).stdout
+    assert message in blis_in(accepted, "golden", "status").stdout
 
 
 def test_what_has_changed_is_told_where_nothing_can_be_written(accepted: Path) -> None:
@@ -454,10 +454,10 @@ def test_a_result_of_what_the_experiment_no_longer_is_has_no_first_event(accepte
     assert "first divergence: event" in blis_in(accepted, "golden", "status", "--format", "diff").stdout
     (accepted / "demo.blis.yaml").write_text(before, encoding="utf-8")
     for layout in ("diff", "github"):
-        told = blis_in(accepted, "golden", "status", "--format", layout)
-        assert (told.returncode, told.stderr) == (1, "")
-        assert "has changed since this result was made: run pytest again" in told.stdout
-        assert "first divergence" not in told.stdout
+        status = blis_in(accepted, "golden", "status", "--format", layout)
+        assert (status.returncode, status.stderr) == (1, "")
+        assert "has changed since this result was made: run pytest again" in status.stdout
+        assert "first divergence" not in status.stdout
     assert pytest_in(accepted).returncode == 0
 
 

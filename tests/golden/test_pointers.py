@@ -52,10 +52,10 @@ def test_what_no_report_has_is_told(golden: str, path: str, hint: str, tmp_path:
     spec.write_text(f"{SPEC}golden: {{{golden}}}\n", encoding="utf-8")
     with pytest.raises(SpecError) as caught:
         cases_of(spec)
-    (told,) = caught.value.diagnostics
-    assert told.message.startswith("no report has `/")
-    assert (told.line, told.path) == (16, f"golden.{path}")
-    assert hint in str(told.help)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message.startswith("no report has `/")
+    assert (diagnostic.line, diagnostic.path) == (16, f"golden.{path}")
+    assert hint in str(diagnostic.help)
     checked = CliRunner().invoke(cli, ["check", str(spec)])
     assert (checked.exit_code, checked.stderr) == (2, f"{caught.value}\n\n")
 

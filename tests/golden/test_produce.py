@@ -102,14 +102,14 @@ def test_one_process_does_for_many_and_goes_on_after_what_fails(
 ) -> None:
     """A policy that fails there, one that prints, one that ends the process: the others are not concerned."""
     here = f"__import__('os').getpid() == {os.getpid()}"
-    told = {
+    policies = {
         "fails": (f"0 if {here} else 1 / 0", "in another process, with another hash seed: ZeroDivisionError at event"),
         "prints": ("print('turn', self.turn) or 0", ""),
         "ends": (f"0 if {here} else __import__('os')._exit(7)", "another process ends with exit code 7: "),
         "is good": ("self.turn % 4", ""),
     }
     with OtherProcess() as other:
-        for name, (choose, message) in told.items():
+        for name, (choose, message) in policies.items():
             path = tmp_path / f"{name.replace(' ', '_')}.py"
             path.write_text(POLICY.format(choose=choose, saved="self.turn"), encoding="utf-8")
             found = checked(blis_tui.load("quickstart", set=SIZE, plugins=[path]), other=other)

@@ -75,9 +75,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _lasting(text: object, folder: Path) -> str:
     """What is the same on any machine."""
     here = Baseline.here()
-    told = text if isinstance(text, str) else repr(text)
-    told = told.replace("PosixPath(", "Path(").replace("WindowsPath(", "Path(")
-    return lasting(told, folder).replace(here.python, "PYTHON").replace(here.system, "SYSTEM")
+    plain = text if isinstance(text, str) else repr(text)
+    plain = plain.replace("PosixPath(", "Path(").replace("WindowsPath(", "Path(")
+    return lasting(plain, folder).replace(here.python, "PYTHON").replace(here.system, "SYSTEM")
 
 
 def _run(folder: Path, text: str, settings: GoldenSettings, name: str = "demo.blis.yaml") -> list[object]:
@@ -102,7 +102,7 @@ def _waiting(folder: Path, text: str, name: str = "demo.blis.yaml") -> None:
     _run(folder, text, GoldenSettings(mode="new", checks=()), name)
 
 
-def _told(folder: Path, digests: Digests, kind: str) -> None:
+def _record_state(folder: Path, digests: Digests, kind: str) -> None:
     """Take what lists, differences and comments say of all goldens, and the files."""
     for entry in survey(folder / "golden", folder):
         digests.add(f"{kind}: list", _lasting((entry.state, entry.waiting, entry.to_dict()), folder))
@@ -125,7 +125,7 @@ def test_outcomes(mode: str, here: Path, file_regression: FileRegressionFixture)
         folder = copytree(here / "kept", here / f"{number}")
         digests.add(kind, *(_lasting(one, here) for one in _run(folder, text, settings)))
         if mode == "new":
-            _told(folder, digests, kind)
+            _record_state(folder, digests, kind)
     digests.check(file_regression)
 
 
@@ -203,7 +203,7 @@ def test_commands(here: Path, file_regression: FileRegressionFixture) -> None:
     (here / "alone" / "pytest.ini").write_text("[pytest]\nblis_golden_dir = kept\n", encoding="utf-8")
     for number, line in enumerate(_LINES):
         commands(digests, here, line, kind=f"{number} {line}")
-    _told(here, digests, "in the end")
+    _record_state(here, digests, "in the end")
     digests.check(file_regression)
 
 
@@ -266,7 +266,7 @@ def test_studies(here: Path, file_regression: FileRegressionFixture) -> None:
         (here / "demo.blis.yaml").write_text(text, encoding="utf-8")
         settings = GoldenSettings(mode="new", checks=("observers",))
         digests.add(kind, *(_lasting(one, here) for one in _run(here, study, settings, "sizes.study.yaml")))
-        _told(here, digests, kind)
+        _record_state(here, digests, kind)
     digests.check(file_regression)
 
 
@@ -287,7 +287,7 @@ def test_twins(here: Path, file_regression: FileRegressionFixture) -> None:
         record(spec, workload__requests=15, **changes)
         settings = GoldenSettings(mode="new", checks=("observers",))
         digests.add(kind, *(_lasting(one, here) for one in _run(here, text, settings, spec.name)))
-        _told(here, digests, kind)
+        _record_state(here, digests, kind)
     digests.check(file_regression)
 
 
@@ -309,8 +309,8 @@ def test_bundles(here: Path, file_regression: FileRegressionFixture) -> None:
         if not (here / target).exists():
             continue
         with unpacked(target) as bundle:
-            said = (bundle.at, bundle.breaks, bundle.case.name, bundle.golden.header(), verified(bundle))
-            digests.add("unpacked", _lasting(repr(said), here))
+            contents = (bundle.at, bundle.breaks, bundle.case.name, bundle.golden.header(), verified(bundle))
+            digests.add("unpacked", _lasting(repr(contents), here))
             for file in sorted(path for path in bundle.spec.parent.rglob("*") if path.is_file()):
                 digests.add("files", file.name, _lasting(file.read_text(encoding="utf-8"), here))
             older = bundle.golden.header().replace('"engine": "1"', '"engine": "0"')
@@ -346,8 +346,8 @@ def test_projects(here: Path, monkeypatch: pytest.MonkeyPatch, file_regression: 
             found = [outcome(project_of_experiment, spec), outcome(project_of_folder, spec.parent)]
             digests.add(name, *(_lasting(one, here) for one in found))
             for project in (one for one in found if not isinstance(one, str)):
-                said = (project.options(), project.review_command(), outcome(project.files, spec, "calm"))
-                digests.add(f"{name}: commands", _lasting(said, here))
+                commands_of = (project.options(), project.review_command(), outcome(project.files, spec, "calm"))
+                digests.add(f"{name}: commands", _lasting(commands_of, here))
     for ci in ("", "0", "false", "No", "1", "true"):
         monkeypatch.setenv("CI", ci)
         digests.add("modes", *(decide_mode(mode, ci=on_ci()) for mode in ("auto", *_MODES)))
@@ -455,7 +455,7 @@ def test_engines(here: Path, file_regression: FileRegressionFixture) -> None:
             old = path.read_text(encoding="utf-8").replace('"engine": "1"', f'"engine": "{engine}"')
             path.write_text(old, encoding="utf-8")
         _waiting(folder, text)
-        _told(folder, digests, f"engine {engine}")
+        _record_state(folder, digests, f"engine {engine}")
     digests.check(file_regression)
 
 

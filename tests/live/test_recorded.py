@@ -180,15 +180,18 @@ def test_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regressio
 
 # ---- serving ----
 
-_SAID: Final = [{"role": "user", "content": "Tell me of the old town."}, {"role": "assistant", "content": "It is old."}]
+_MESSAGES: Final = [
+    {"role": "user", "content": "Tell me of the old town."},
+    {"role": "assistant", "content": "It is old."},
+]
 _BODIES: Final[tuple[Mapping[str, object], ...]] = (
     {"prompt": "hello there, old friend", "max_tokens": 5},
     {"prompt": [5] * 40, "max_tokens": 7, "ignore_eos": True, "return_token_ids": True, "user": "me"},
     {"prompt": ["one text"], "min_tokens": 3, "stream": True, "stream_options": {"include_usage": True}},
     {"prompt": [[1, 2, 3]], "stream": True, "stream_options": {"continuous_usage_stats": True}},
-    {"messages": _SAID, "max_tokens": 4, "max_completion_tokens": 6},
-    {"messages": [*_SAID, {"role": "user", "content": [{"type": "text", "text": "Go on"}, {"image": 1}, 3]}]},
-    {"messages": _SAID, "stream": True, "return_token_ids": True, "stream_options": {"include_usage": True}},
+    {"messages": _MESSAGES, "max_tokens": 4, "max_completion_tokens": 6},
+    {"messages": [*_MESSAGES, {"role": "user", "content": [{"type": "text", "text": "Go on"}, {"image": 1}, 3]}]},
+    {"messages": _MESSAGES, "stream": True, "return_token_ids": True, "stream_options": {"include_usage": True}},
     *({"messages": wrong} for wrong in ([], "x", [{"content": "x"}], [{"role": 3}], ["x"], [{"role": "user"}])),
     *(
         {"prompt": wrong}
@@ -238,12 +241,12 @@ async def test_answers_of_servers(file_regression: FileRegressionFixture) -> Non
         for body in _BODIES:
             path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
             async with client.session.post(client.url + path, json=body) as answer:
-                said = _without_times(await answer.text())
-                digests.add(f"{path} {answer.status}", answer.headers["Content-Type"], said)
+                text = _without_times(await answer.text())
+                digests.add(f"{path} {answer.status}", answer.headers["Content-Type"], text)
         for path in ("/v1/models", "/health", "/ping", "/nothing", "/v1/completions"):
             async with client.session.get(client.url + path) as answer:
                 digests.add(path, answer.status, _without_times(await answer.text()))
-        documents: tuple[object, ...] = ({"prompt": "hello there"}, {"messages": _SAID}, {}, [], {"prompt": ""})
+        documents: tuple[object, ...] = ({"prompt": "hello there"}, {"messages": _MESSAGES}, {}, [], {"prompt": ""})
         for document in documents:
             async with client.session.post(client.url + "/tokenize", json=document) as answer:
                 digests.add("/tokenize", answer.status, await answer.text())
@@ -497,7 +500,7 @@ def _rows(count: int) -> list[Observed]:
         sent_us = 9000 * number + drawn.randrange(3) * 4000
         chunks = tuple((sent_us + 5000 * (one + 1), drawn.randrange(1, 4)) for one in range(drawn.randrange(5)))
         ended = sorted(OUTCOMES)[number % len(OUTCOMES)] if number % 2 else "completed"
-        told = sum(tokens for _, tokens in chunks)
+        token_sum = sum(tokens for _, tokens in chunks)
         rows.append(
             Observed(
                 request_id=f"r{number}",
@@ -507,10 +510,10 @@ def _rows(count: int) -> list[Observed]:
                 done_us=sent_us + 5000 * len(chunks) + 90,
                 outcome=ended,
                 input_tokens=30 + number,
-                output_tokens=told + (number % 5 == 4),
+                output_tokens=token_sum + (number % 5 == 4),
                 chunks=chunks,
                 prompt_tokens=(None, 30 + number, 31 + number)[number % 3],
-                completion_tokens=(None, told, told, told + 1)[number % 4],
+                completion_tokens=(None, token_sum, token_sum, token_sum + 1)[number % 4],
                 cached_tokens=(None, 0, 16)[number % 3],
                 told_ids=number % 3 != 1,
                 whole=number % 11 == 10,
@@ -536,7 +539,7 @@ def test_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regres
     whole = recorded(experiment(workload__requests=20), Path("whole"), gap_us=800, front_us=5000)
     for count in (0, 1, 2, 9, 60):
         rows = _rows(count)
-        told = [
+        recordings = [
             replace(whole, requests=tuple(rows)),
             replace(whole, requests=tuple(rows), server=Server(), steps=(), scrapes=()),
         ]
@@ -545,10 +548,10 @@ def test_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regres
         digests.add("rows", *((one.prompt, one.contradicts) for one in rows))
         digests.add("tables", *table_csv(rows))
         summary = summarize(rows)
-        for recording in told:
-            said = warnings(summary, recording)
-            digests.add("summaries", *said, summary_text(summary, recording))
-            digests.add("summaries", summary_document(summary, recording, said))
+        for recording in recordings:
+            warned = warnings(summary, recording)
+            digests.add("summaries", *warned, summary_text(summary, recording))
+            digests.add("summaries", summary_document(summary, recording, warned))
         progress = Progress(count or None)
         for number, row in enumerate(rows):
             progress.note(row)

@@ -105,7 +105,7 @@ def test_everything_that_a_document_can_say_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"target_c": None}, "`cooling.target_c` is not a whole number"),
         ({"target_c": True}, "`cooling.target_c` is not a whole number"),
@@ -121,10 +121,10 @@ def test_everything_that_a_document_can_say_is_read() -> None:
         ({"rack": {}}, "`cooling.rack.units` is missing"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(more: dict[str, object], told: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(more: dict[str, object], message: str) -> None:
     with pytest.raises(InputError) as caught:
         cooling(**more)
-    assert caught.value.message == f"not a resolved experiment: {told}"
+    assert caught.value.message == f"not a resolved experiment: {message}"
 
 
 @pytest.mark.parametrize("gone", [name for name in FULL if name != "site"])  # which no record holds

@@ -268,6 +268,6 @@ _GIVEN: Final[tuple[dict[str, object], ...]] = (
 
 def _lines(made: object) -> str:
     """What was made or told, without places in this file and the words of Python."""
-    said = made if isinstance(made, str) else repr(made)
-    said = re.sub(r"(cannot be saved, as checkpoints need it).*", r"\1", said)
-    return re.sub(r"at \S+:\d+ in", "HERE in", said)
+    text = made if isinstance(made, str) else repr(made)
+    text = re.sub(r"(cannot be saved, as checkpoints need it).*", r"\1", text)
+    return re.sub(r"at \S+:\d+ in", "HERE in", text)

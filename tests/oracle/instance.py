@@ -51,7 +51,7 @@ class Block:
     """Whether a request could still ask for it when none holds it."""
     computed_us: int = -1
     """When the step that computed the content ended; others see it after that."""
-    unsaid: bool = False
+    unfinished: bool = False
     """Whether it holds part of an unfinished answer, which no request finds."""
 
 
@@ -90,7 +90,7 @@ class Pool:
         found: list[Block] = []
         while self.caching and len(found) < limit:
             content = self.content(tokens, len(found))
-            candidates = [block for block in self.blocks if block.content == content and not block.unsaid]
+            candidates = [block for block in self.blocks if block.content == content and not block.unfinished]
             if not candidates:
                 break
             found.append((min if self.vllm else max)(candidates, key=lambda block: block.filled))
@@ -110,7 +110,7 @@ class Pool:
         block.content = None
         block.listed = False
         block.computed_us = -1
-        block.unsaid = False
+        block.unfinished = False
         block.references = 1
         self.misses += 1
         return block
@@ -124,7 +124,7 @@ class Pool:
         """Whether others see at ``now`` that a block holds this: the step that computes it must have ended."""
         whole = tuple(content)
         return self.caching and any(
-            block.content == whole and block.computed_us < now and not block.unsaid for block in self.blocks
+            block.content == whole and block.computed_us < now and not block.unfinished for block in self.blocks
         )
 
     def all_visible(self, now: int) -> set[tuple[Token, ...]]:
@@ -132,7 +132,7 @@ class Pool:
         if not self.caching:
             return set()
         return {
-            block.content for block in self.blocks if block.content and block.computed_us < now and not block.unsaid
+            block.content for block in self.blocks if block.content and block.computed_us < now and not block.unfinished
         }
 
     def release(self, table: list[Block], shared: int = 0, *, findable: bool = False, end: int = -1) -> None:
@@ -141,8 +141,8 @@ class Pool:
         An answer is finished when the current step ends.
         """
         for number, block in enumerate(table):
-            if block.unsaid:
-                block.unsaid = False
+            if block.unfinished:
+                block.unfinished = False
                 self._fills += 1
                 block.filled = self._fills
                 block.computed_us = max(block.computed_us, end)
@@ -205,7 +205,7 @@ class Job:
         self.tokens = [(f"{self.adapter}: {name}", at) for name, at in segment_tokens(request.segments)]
         own = request.input_tokens + request.output_tokens - len(self.tokens)
         self.tokens += [(f"request {request.index}", position) for position in range(own)]
-        self.told_on = False
+        self.continued = False
         """Whether later prompts may contain its answer."""
         self.state = RequestState.CREATED
         self.instance = -1
@@ -272,7 +272,7 @@ class Job:
 
     def shareable(self, pool: Pool) -> int:
         """Number of its leading blocks that others may ask for."""
-        tokens = len(self.tokens) if self.told_on else sum(length for _, length in self.request.segments)
+        tokens = len(self.tokens) if self.continued else sum(length for _, length in self.request.segments)
         return max(tokens - pool.ahead, 0) // pool.size
 
     @property
@@ -410,8 +410,8 @@ class Instance:
         )
         restore = policy.preemption_restore
         self.host = None if restore == "recompute" else Host(spec, restore)
-        said = policy.preemption_recompute
-        self.keeps_output = self.host is not None or (said == "all" if said else not self.blis)
+        recompute = policy.preemption_recompute
+        self.keeps_output = self.host is not None or (recompute == "all" if recompute else not self.blis)
         self.recomputed = 0
         if self.engine.kv_tiers is not None and self.pool.caching:
             self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
@@ -1027,7 +1027,7 @@ class Instance:
         for number in new:
             self.pool.fill(job.table[number], self.pool.content(job.tokens, number))
             end = (number + 1) * size + self.pool.ahead
-            job.table[number].unsaid = job.told_on and end > job.request.input_tokens
+            job.table[number].unfinished = job.continued and end > job.request.input_tokens
         return [job.table[number] for number in new]
 
     def take_results(self, now: int) -> None:

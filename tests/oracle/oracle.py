@@ -698,14 +698,14 @@ class Oracle:
 
     def _queue_step(self, instance: Instance, queue: BatchQueue, now: int) -> bool:
         try:
-            plan, told = queue.plan(now, lambda plan, time: self._tell_plan(instance, plan, time))
+            plan, has_preempted = queue.plan(now, lambda plan, time: self._tell_plan(instance, plan, time))
         except StuckError:
             raise OracleStalledError from None
         if plan is not None:
             self._execute(instance, plan, now)
         elif instance.goes_on(now) and instance.under_way:
             self._pass(instance, queue.next_us(now))
-        return told or plan is not None
+        return has_preempted or plan is not None
 
     def _execute(self, instance: Instance, plan: Plan, now: int) -> None:
         piped = len(instance.stages) > 1

@@ -44,7 +44,7 @@ class BatchQueue:
     def plan(self, now: int, tell: Callable[[Plan, int], None]) -> tuple[Plan | None, bool]:
         """The next batch, and whether anybody was preempted before it was found; None = none can be formed now."""
         instance = self._one
-        told = False
+        has_preempted = False
         while self._entries and self._entries[0].end_us < now:  # nobody has been there since, and it went on planning
             self._take_results(self._entries[0].end_us)
             if any(entry.end_us for entry in self._entries):
@@ -68,15 +68,15 @@ class BatchQueue:
                 self._late_us = max((job.last_token_us for job in plan.tokens if not job.prefilling), default=now)
                 plan.preempted[:0], plan.transfer_us = self._lost, plan.transfer_us + self._moving_us
                 self._lost, self._moving_us = [], 0
-                return plan, told
+                return plan, has_preempted
             if not plan.preempted and not computing and not self._paused():
                 raise StuckError
-            told = told or bool(plan.preempted)
+            has_preempted = has_preempted or bool(plan.preempted)
             self._lost += plan.preempted
             self._moving_us += plan.transfer_us
             self._entries.append(_Entry())
             self._plans.append([])
-        return None, told
+        return None, has_preempted
 
     def _paused(self) -> list[tuple[Job, int]]:
         latest = self._plans[max(0, len(self._plans) - len(self._one.stages) + 1) :]

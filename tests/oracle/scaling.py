@@ -113,8 +113,8 @@ class Scaler:
         demand += waiting * settings.avg_input_tokens
         missing = demand / settings.scale_up_threshold - (supply + coming)
         spare = supply - demand / settings.scale_down_boundary
-        said = f"demand {demand:,}, supply {int(supply + coming):,} tokens"
-        verdict, pool, count, reason = self._judge(now, demand, missing, spare, said)
+        counts = f"demand {demand:,}, supply {int(supply + coming):,} tokens"
+        verdict, pool, count, reason = self._judge(now, demand, missing, spare, counts)
         figures = (demand, int(supply), int(coming), ceil(max(missing, 0.0)), int(max(spare, 0.0)))
         name = "" if pool < 0 else self.specs[pool].name
         self.oracle.records.append(ScalingDecided(oracle.events, now, verdict, name, count, *figures, reason))

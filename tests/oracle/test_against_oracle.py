@@ -144,10 +144,10 @@ def _audit(instance: Instance) -> None:
 
 def _compare_records(oracle: Oracle, run: _Run) -> None:
     """Compare step by step, so that a failure shows the first difference."""
-    told = [record for record in oracle.records if isinstance(record, _KINDS)]
-    for ours, theirs in zip(told, run.records, strict=False):
+    expected = [record for record in oracle.records if isinstance(record, _KINDS)]
+    for ours, theirs in zip(expected, run.records, strict=False):
         assert theirs == ours
-    assert len(run.records) == len(told)
+    assert len(run.records) == len(expected)
 
 
 def _compare_stops(oracle: Oracle, run: _Run) -> None:

@@ -54,8 +54,8 @@ def _watched(scenario: Scenario, *, check: str = "off") -> tuple[Simulation, lis
 
 def _by_event(records: list[Record]) -> list[Record]:
     """Sort records within an event by kind, each kind in its order; of tiers only the counters are compared."""
-    told = [record for record in records if not isinstance(record, TiersLoaded)]
-    return sorted(told, key=lambda record: (record.event, record.kind))
+    compared = [record for record in records if not isinstance(record, TiersLoaded)]
+    return sorted(compared, key=lambda record: (record.event, record.kind))
 
 
 def _most_steps(scenario: Scenario) -> int:
@@ -82,11 +82,11 @@ def _check(
     simulation, records = _watched(scenario, check=check)
     with pytest.raises(StalledError) if stalls else nullcontext():
         simulation.run(max_events=oracle.events + 1)
-    told = _by_event(records)
-    for theirs, ours in zip(told, _by_event(oracle.records), strict=False):
+    observed = _by_event(records)
+    for theirs, ours in zip(observed, _by_event(oracle.records), strict=False):
         assert theirs == ours
     if not hangs:
-        assert len(told) == len(oracle.records)
+        assert len(observed) == len(oracle.records)
         assert (simulation.now_us, simulation.events) == (oracle.now, oracle.events)
         assert simulation.done
         assert books_of(simulation) == oracle.books()

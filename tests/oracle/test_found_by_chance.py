@@ -31,8 +31,8 @@ from blis_tui.results.request_log import RequestLog
 
 from .oracle import Oracle
 from .runs import source_of
+from .sessions import PlannedCall, SessionOracle, SessionScenario
 from .strategies import Asked, Scenario, assemble, pool_of
-from .talks import Said, TalkingOracle, Talks
 from .test_against_oracle import check as check_instance
 from .test_clusters import check as check_cluster
 
@@ -165,11 +165,15 @@ def test_an_answer_counts_as_filled_when_it_is_over() -> None:
     """
     asked = _asked((0, 2, 4, "standard", ""), (15, 1, 30, "standard", ""), (55, 1, 2, "standard", ""))
     call, second, third = asked
-    talk = (Said(call, 0, (), history=True), Said(second, 15, (0,), history=True), Said(third, 55, (0,), history=True))
+    session = (
+        PlannedCall(call, 0, (), history=True),
+        PlannedCall(second, 15, (0,), history=True),
+        PlannedCall(third, 55, (0,), history=True),
+    )
     policy = replace(_POLICY, batching=PluginConfig(kind="blis"))
     experiment = _experiment(replace(_ENGINE, kv_blocks=80), policy)
-    scenario = Talks(experiment, asked, (talk,), users=0, by_clock=True, most=3)
-    check_cluster(scenario, 0.5, TalkingOracle)
+    scenario = SessionScenario(experiment, asked, (session,), users=0, by_clock=True, most=3)
+    check_cluster(scenario, 0.5, SessionOracle)
 
 
 def test_what_came_from_another_instance_has_all_its_tokens_in_the_cache() -> None:

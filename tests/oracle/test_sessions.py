@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from .draws import drawn
 from .runs import check_many, examples
-from .talks import TalkingOracle, Talks, draw_talks
+from .sessions import SessionOracle, SessionScenario, draw_sessions
 from .test_clusters import check, check_some
 
 
 @examples(10)
-@given(drawn(draw_talks), st.floats(0, 1))
-def test_sessions_agree_with_the_oracle(scenario: Talks, share: float) -> None:
-    check(scenario, share, TalkingOracle)
+@given(drawn(draw_sessions), st.floats(0, 1))
+def test_sessions_agree_with_the_oracle(scenario: SessionScenario, share: float) -> None:
+    check(scenario, share, SessionOracle)
 
 
 def test_many_sessions_agree_with_the_oracle() -> None:
-    check_many(80, draw_talks, partial(check_some, kind=TalkingOracle))
+    check_many(80, draw_sessions, partial(check_some, kind=SessionOracle))

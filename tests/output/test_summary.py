@@ -48,8 +48,8 @@ def test_a_label_of_the_last_seconds_stands_beside_the_score_of_the_end_as_such(
     split = blis_tui.run(blis_tui.load("disaggregation"))
     assert split.saturation is not None
     assert (split.saturation.label, split.saturation.score) == ("backlogged", 0.0)
-    told = f"{split.saturation.label}, the most frequent verdict of the run (composite; score 0.000 at the end)"
-    assert told in summary_text(split)
+    verdict = f"{split.saturation.label}, the most frequent verdict of the run (composite; score 0.000 at the end)"
+    assert verdict in summary_text(split)
     assert split.duration_us < 30_000_000
     longer = blis_tui.run(blis_tui.load("instance-dies"))
     assert longer.duration_us > 30_000_000
@@ -79,14 +79,14 @@ def test_tables_fit_a_narrow_terminal_with_fewer_decimals_and_shortened_names() 
     time = report.tenants["bulk"].ttft_ms
     figures = [time.mean, time.p50, time.p90, time.p95, time.p99, time.max]
     long = replace(report, tenants={name * 19: group for name, group in report.tenants.items()})
-    for told, width, decimals in ((report, 116, 2), (report, 78, 1), (long, 80, 0), (long, 300, 2)):
-        text = summary_text(told, width)
+    for shown, width, decimals in ((report, 116, 2), (report, 78, 1), (long, 80, 0), (long, 300, 2)):
+        text = summary_text(shown, width)
         assert max(map(len, text.splitlines())) <= width
         table = text[text.index("TTFT by tenant, ms") : text.index("E2E by tenant, ms")]
         [bulk] = [line for line in table.splitlines() if line.startswith("bulk")]
         assert bulk.split()[1:] == [f"{figure:,.{decimals}f}" for figure in figures if figure is not None]
-        whole = [name in table for name in told.tenants]
-        assert all(whole) if (told, width) != (long, 80) else not any(whole) and table.count("…") == len(whole)
+        whole = [name in table for name in shown.tenants]
+        assert all(whole) if (shown, width) != (long, 80) else not any(whole) and table.count("…") == len(whole)
 
 
 def test_where_nothing_arrived_nothing_is_said_to_have_come_at_once() -> None:

@@ -30,7 +30,7 @@ COLUMNS = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 K = TypeVar("K", bound=kinds.Record)
 
 
-class Told:
+class TabledRun:
     """A run: its table, line by line, and its records."""
 
     def __init__(self, name: str, changes: dict[str, object]) -> None:
@@ -51,9 +51,9 @@ class Told:
 
 
 @pytest.fixture(scope="module", params=RUNS)
-def told(request: pytest.FixtureRequest) -> Told:
+def tabled_run(request: pytest.FixtureRequest) -> TabledRun:
     name: str = request.param
-    return Told(name, RUNS[name])
+    return TabledRun(name, RUNS[name])
 
 
 def close(found: float, expected: float, digits: int) -> bool:
@@ -61,45 +61,45 @@ def close(found: float, expected: float, digits: int) -> bool:
     return abs(found - expected) <= 0.5001 * 10.0**-digits
 
 
-def test_requests_by_what_became_of_them(told: Told) -> None:
+def test_requests_by_what_became_of_them(tabled_run: TabledRun) -> None:
     counts = {
-        "completed": len(told.of(kinds.Completed)),
-        "rejected": len(told.of(kinds.Rejected)),
-        "dropped": len(told.of(kinds.Dropped)),
-        "timed out": len(told.of(kinds.TimedOut)),
+        "completed": len(tabled_run.of(kinds.Completed)),
+        "rejected": len(tabled_run.of(kinds.Rejected)),
+        "dropped": len(tabled_run.of(kinds.Dropped)),
+        "timed out": len(tabled_run.of(kinds.TimedOut)),
     }
     shown = [f"{count:,} {word}" for word, count in counts.items() if count or word == "completed"]
-    assert told.lines["requests"] == ", ".join(shown)
-    assert sum(counts.values()) == len(told.of(kinds.Arrived))
+    assert tabled_run.lines["requests"] == ", ".join(shown)
+    assert sum(counts.values()) == len(tabled_run.of(kinds.Arrived))
 
 
-def test_tokens(told: Told) -> None:
-    prompts = {one.request_id: one.input_tokens for one in told.of(kinds.Arrived)}
-    accepted = {one.request_id for one in told.of(kinds.Queued)}
+def test_tokens(tabled_run: TabledRun) -> None:
+    prompts = {one.request_id: one.input_tokens for one in tabled_run.of(kinds.Arrived)}
+    accepted = {one.request_id for one in tabled_run.of(kinds.Queued)}
     first: dict[str, int] = {}
-    for one in told.of(kinds.Scheduled):
+    for one in tabled_run.of(kinds.Scheduled):
         first.setdefault(one.request_id, one.cached_tokens)
-    generated = sum(one.output_tokens for one in told.of(kinds.Completed))
-    generated += sum(timed_out.output_tokens for timed_out in told.of(kinds.TimedOut))
-    assert told.figures("tokens") == [sum(prompts[name] for name in accepted), generated, sum(first.values())]
+    generated = sum(one.output_tokens for one in tabled_run.of(kinds.Completed))
+    generated += sum(timed_out.output_tokens for timed_out in tabled_run.of(kinds.TimedOut))
+    assert tabled_run.figures("tokens") == [sum(prompts[name] for name in accepted), generated, sum(first.values())]
 
 
-def test_rates(told: Told) -> None:
-    arrivals = sorted(one.time_us for one in told.of(kinds.Arrived))
-    ended = [(one.time_us, one.output_tokens) for one in told.of(kinds.Completed)]
-    seconds = max(record.time_us for record in told.records) / 1e6
-    assert close(told.figures("simulated")[0], seconds, 3)
-    generated = told.figures("tokens")[1]
-    requests, tokens = told.figures("throughput")
+def test_rates(tabled_run: TabledRun) -> None:
+    arrivals = sorted(one.time_us for one in tabled_run.of(kinds.Arrived))
+    ended = [(one.time_us, one.output_tokens) for one in tabled_run.of(kinds.Completed)]
+    seconds = max(record.time_us for record in tabled_run.records) / 1e6
+    assert close(tabled_run.figures("simulated")[0], seconds, 3)
+    generated = tabled_run.figures("tokens")[1]
+    requests, tokens = tabled_run.figures("throughput")
     assert close(requests, len(ended) / seconds, 2)
     assert close(tokens, generated / seconds, 1)
     span = (arrivals[-1] - arrivals[0]) / 1e6
-    assert close(told.figures("offered")[0], (len(arrivals) - 1) / span, 2)
-    prompts = sum(one.input_tokens for one in told.of(kinds.Arrived))
-    assert close(told.figures("offered")[1], prompts / len(arrivals) * (len(arrivals) - 1) / span, 1)
+    assert close(tabled_run.figures("offered")[0], (len(arrivals) - 1) / span, 2)
+    prompts = sum(one.input_tokens for one in tabled_run.of(kinds.Arrived))
+    assert close(tabled_run.figures("offered")[1], prompts / len(arrivals) * (len(arrivals) - 1) / span, 1)
     half = arrivals[0] + (arrivals[-1] - arrivals[0]) // 2
     rest = (arrivals[-1] - half) / 1e6
-    offered, served, answers, start, end = told.figures("steady")
+    offered, served, answers, start, end = tabled_run.figures("steady")
     assert close(offered, sum(at > half for at in arrivals) / rest, 2)
     assert close(served, sum(half < at <= arrivals[-1] for at, _ in ended) / rest, 2)
     assert close(answers, sum(tokens for at, tokens in ended if half < at <= arrivals[-1]) / rest, 1)
@@ -107,34 +107,34 @@ def test_rates(told: Told) -> None:
     assert close(end, arrivals[-1] / 1e6, 1)
 
 
-def test_kv_blocks_and_preemptions(told: Told) -> None:
+def test_kv_blocks_and_preemptions(tabled_run: TabledRun) -> None:
     """Blocks are counted at the ends of steps here: within them there may have been more."""
-    line = told.lines["KV cache"]
+    line = tabled_run.lines["KV cache"]
     match = re.match(r"([\d,]+) of ([\d,]+) blocks(?: of instance (\d+))? at peak", line)
     assert match is not None
     peak, whole = (int(group.replace(",", "")) for group in match.groups()[:2])
     used = defaultdict[int, int](int)
-    for step in told.of(kinds.StepFinished):
+    for step in tabled_run.of(kinds.StepFinished):
         used[step.instance] = max(used[step.instance], step.kv_used_blocks)
     assert max(used.values()) <= peak <= whole
-    assert f" {len(told.of(kinds.Preempted)):,} preemptions" in line
+    assert f" {len(tabled_run.of(kinds.Preempted)):,} preemptions" in line
 
 
-def test_latencies(told: Told) -> None:
-    done = told.of(kinds.Completed)
+def test_latencies(tabled_run: TabledRun) -> None:
+    done = tabled_run.of(kinds.Completed)
     # Where answers are generated again after a preemption, that takes the first token back: the last one counts.
-    first = {first_token.request_id: first_token.ttft_us for first_token in told.of(kinds.FirstToken)}
+    first = {first_token.request_id: first_token.ttft_us for first_token in tabled_run.of(kinds.FirstToken)}
     many = [one for one in done if one.output_tokens > 1]
     expected: dict[str, list[float]] = {
         "time to first token": [float(one) for one in first.values()],
         "time per output token": [(one.e2e_us - one.ttft_us) / (one.output_tokens - 1) for one in many],
         "end to end": [float(one.e2e_us) for one in done],
     }
-    if not told.report.requests.timed_out:
+    if not tabled_run.report.requests.timed_out:
         gaps = sum(one.e2e_us - one.ttft_us for one in done) / sum(one.output_tokens - 1 for one in done)
-        assert close(told.figures("inter-token latency")[0], gaps / 1e3, 2)
+        assert close(tabled_run.figures("inter-token latency")[0], gaps / 1e3, 2)
     for name, times in expected.items():
-        shown = told.figures(name)
+        shown = tabled_run.figures(name)
         assert close(shown[0], float(np.mean(times)) / 1e3, 2), name
         for place, percent in enumerate(COLUMNS.values(), start=1):
             assert close(shown[place], float(np.percentile(times, percent)) / 1e3, 2), (name, percent)

@@ -52,6 +52,6 @@ def test_every_request_agrees_to_the_microsecond(
     module = checker(folder)
     monkeypatch.setattr(sys, "argv", ["check.py", "--cli", "blis_tui", "--cases", str(folder), name])
     failed = getattr(module, "base", module).main()
-    told = capsys.readouterr().out
-    assert not failed, told
-    assert "1 of 1 cases hold" in told
+    output = capsys.readouterr().out
+    assert not failed, output
+    assert "1 of 1 cases hold" in output

@@ -131,10 +131,10 @@ def test_a_bounded_figure_is_the_same_wherever_it_stands(sized: Planned) -> None
     here, more = (f"{max(ran[size]):.1f}" for size in (best["size"], best["size"] + 1))
     assert plan.binding is not None
     assert plan.binding.value == max(ran[best["size"]])
-    said, told = plan_text(plan), " ".join(plan_text(plan).split())
-    assert f"The tightest bound is {METRIC}: {here} of 120" in told
-    assert f"One more instance would change {METRIC} from {here} to {more}." in told
-    line = next(line for line in said.splitlines() if line.startswith("→"))
+    text, one_line = plan_text(plan), " ".join(plan_text(plan).split())
+    assert f"The tightest bound is {METRIC}: {here} of 120" in one_line
+    assert f"One more instance would change {METRIC} from {here} to {more}." in one_line
+    line = next(line for line in text.splitlines() if line.startswith("→"))
     assert f" to {here}" in line
     (view,) = page.figures["tries"]
     (star,) = [trace for trace in view["data"] if trace["name"] == "the answer"]

@@ -90,8 +90,8 @@ def holds(rows: list[Row]) -> bool:
 
 
 def test_what_is_told_of_step_times_stays_text(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "Step times: <img src=x onerror=alert(1)> & co."
-    monkeypatch.setattr("blis_tui.pictures.study_page.step_times_lines", lambda *_: [told])
+    line = "Step times: <img src=x onerror=alert(1)> & co."
+    monkeypatch.setattr("blis_tui.pictures.study_page.step_times_lines", lambda *_: [line])
     page = study_page(seen.result, [])
     assert "<img" not in page
     assert "Step times: &lt;img src=x onerror=alert(1)&gt; &amp; co." in page

@@ -164,7 +164,7 @@ class Own:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("pass", ""),
         ("request.max_output_tokens += 1", "Own changes `max_output_tokens` of the request in `priority` at event "),
@@ -172,13 +172,13 @@ class Own:
         ("request.segments = (('x', 1),)", "Own changes `segments` of the request in `priority` at event "),
     ],
 )
-def test_a_priority_rule_only_reads_the_request(change: str, told: str, tmp_path: Path) -> None:
+def test_a_priority_rule_only_reads_the_request(change: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text(PRIORITY.format(change=change), encoding="utf-8")
     made = {"workload.requests": 20, "policy.priority": "own", "policy.scheduling": "priority-fcfs"}
     found = find_nondeterminism(blis_tui.load("quickstart", set=made, plugins=[path]))
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
+    assert found.startswith(message)
+    assert bool(found) == bool(message)
 
 
 QUEUE = """\
@@ -227,8 +227,8 @@ def test_a_state_that_shows_an_address_is_named_with_its_plug_in(state: str, kin
     if kind:
         with pytest.raises(SimulationError) as caught:
             blis_tui.Simulation(experiment).digest()
-        said = f"`state()` of the routing policy `own` has a value of the kind `{kind}`, which looks another"
-        assert caught.value.message.startswith(said)
+        message = f"`state()` of the routing policy `own` has a value of the kind `{kind}`, which looks another"
+        assert caught.value.message.startswith(message)
         assert caught.value.help == "say what is remembered as plain values: text, numbers, and tuples of them"
         assert find_nondeterminism(experiment) == str(caught.value)
     else:
@@ -293,8 +293,8 @@ def tokens_of(request): return request.input_tokens
         "policy.scheduling unsaved: cannot be used",
         "policy.scheduling sound: ok",
     ]
-    for told in ("quickstart does not name `mine`", "lacks the key `tokens`", "cannot be saved"):
-        assert told in result.stderr
+    for message in ("quickstart does not name `mine`", "lacks the key `tokens`", "cannot be saved"):
+        assert message in result.stderr
     assert result.exit_code == 2
 
 

@@ -123,15 +123,15 @@ def test_there_is_a_row_for_whatever_ships() -> None:
 
 
 def test_every_record_that_holds_a_plug_in_says_of_which_plug_point() -> None:
-    said = set()
+    points = set()
     for record in map(vars(model).__getitem__, model.__all__):
         if isinstance(record, type) and dataclasses.is_dataclass(record) and record is not PluginConfig:
             for field in dataclasses.fields(record):
                 key: Key | None = field.metadata.get("key")
                 point = "" if key is None else key.point
                 assert bool(point) >= ("PluginConfig" in str(field.type)), (record, field.name)
-                said.add(point)
-    assert said - {""} == BY_PATH.keys() - {"policy.routing.scorers"}  # those are settings of another plug-in
+                points.add(point)
+    assert points - {""} == BY_PATH.keys() - {"policy.routing.scorers"}  # those are settings of another plug-in
 
 
 def test_finding_one_imports_no_other() -> None:
@@ -232,8 +232,8 @@ def test_what_fails_outside_of_a_simulation_is_told_alike(tmp_path: Path) -> Non
     line = text[: text.index(decides)].count("\n") + 1
     change = "workload.clients.0.input_tokens={kind: mine}"
     described = CliRunner().invoke(cli, ["workload", "describe", "quickstart", "--set", change, "--plugins", broken])
-    told = f"error: OSError: no more\n  = help: it happens at {broken}:{line} in `Lengths.sample`\n"
-    assert (described.exit_code, described.stdout, described.stderr) == (4, "", told)
+    message = f"error: OSError: no more\n  = help: it happens at {broken}:{line} in `Lengths.sample`\n"
+    assert (described.exit_code, described.stdout, described.stderr) == (4, "", message)
 
 
 def test_what_fails_in_another_process_alone_is_told_without_a_traceback(tmp_path: Path) -> None:

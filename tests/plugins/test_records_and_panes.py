@@ -108,9 +108,9 @@ def test_a_figure_that_the_debugger_cannot_keep_is_an_error_with_the_line(tmp_pa
     script = edited(tmp_path, "fleet.members[place], cached[place], min", f"fleet.members[place], {value}, min")
     debugger = Debugger(loaded(script))
     assert run_to_stop(debugger.run()).reason == "failed"
-    told = str(debugger.failure)
-    assert "TypeError at event 3: the figure `hit_tokens` of a record `cache-probed` is " in told
-    assert f"{script}:" in told
+    message = str(debugger.failure)
+    assert "TypeError at event 3: the figure `hit_tokens` of a record `cache-probed` is " in message
+    assert f"{script}:" in message
     assert len(debugger.tape) == 2
     assert full_text(debugger.tape, 1).endswith("request_0 arrived: 2,209 prompt tokens, up to 150 output tokens")
 

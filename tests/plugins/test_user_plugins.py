@@ -180,8 +180,8 @@ def test_a_method_with_other_arguments_is_told_as_such(tmp_path: Path) -> None:
     script.write_text(script.read_text().replace("(self, request, fleet, context)", "(self, request, fleet)"))
     with pytest.raises(SimulationError, match=r"TypeError at event 3: Broken\.choose\(\) takes 3 positional") as caught:
         run_with(str(script), {"policy.routing": "broken"})
-    told = "one of the plug-ins `broken` takes other arguments than its protocol says, or answers something else"
-    assert caught.value.help == told
+    message = "one of the plug-ins `broken` takes other arguments than its protocol says, or answers something else"
+    assert caught.value.help == message
 
 
 def test_a_policy_without_what_its_plug_point_needs_is_refused_at_once(tmp_path: Path) -> None:
@@ -443,8 +443,8 @@ def test_commands_take_them(script: str, tmp_path: Path) -> None:
     refused = runner.invoke(cli, ["check", str(tmp_path / "own.blis.yaml")])
     assert refused.exit_code == 2
     assert "unknown value `cache-then-least`" in refused.stderr
-    told = runner.invoke(cli, ["explain", "policy.routing.cached_token_worth", *asked])
-    assert "Requests in flight that one cached token outweighs." in told.stdout
+    explained = runner.invoke(cli, ["explain", "policy.routing.cached_token_worth", *asked])
+    assert "Requests in flight that one cached token outweighs." in explained.stdout
     differs = runner.invoke(cli, ["diff", *own[:3], "--set-b", "policy.routing=cache-then-least", *asked])
     assert "cache-then-least" in differs.stdout
     assert runner.invoke(cli, ["run", *own, "--plugins", "nowhere.py"]).exit_code == 3

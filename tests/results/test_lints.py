@@ -231,8 +231,8 @@ def test_eighty_requests_a_second_on_one_gpu_do_not_end_in_silence(requests: int
     arrived, completed = (
         len([at for at in times if half < at <= last]) / seconds for times in ([row.arrival_us for row in rows], ended)
     )
-    told = f"in the second half of the arrivals, {arrived:.1f} requests/s arrived and {completed:.1f} completed,"
-    assert told in found.message
+    statement = f"in the second half of the arrivals, {arrived:.1f} requests/s arrived and {completed:.1f} completed,"
+    assert statement in found.message
     assert "cluster.instances" in found.keys
     assert "max-num-seqs" in ids(made)
 
@@ -299,8 +299,8 @@ def test_a_run_is_made_longer_by_the_key_that_ends_it() -> None:
     cut = chat(80, horizon_us=1_000_000)
     assert finding(cut, "few-requests").keys == finding(cut, "start-and-drain").keys == ("horizon_us",)
     assert "(horizon_us)" in finding(cut, "few-requests").advice
-    talks = report("conversations", workload__sessions=10)
-    assert finding(talks, "few-requests").keys == ("workload.sessions",)
+    of_sessions = report("conversations", workload__sessions=10)
+    assert finding(of_sessions, "few-requests").keys == ("workload.sessions",)
     assert finding(chat(5, workload__requests=40), "few-requests").keys == ("workload.requests",)
 
 
@@ -408,12 +408,12 @@ def test_more_instances_are_advised_only_where_requests_time_out_in_the_queue(
     load = {"workload.rate_per_s": 4 if ran else 80, "workload.requests": 400 if ran else 1500}
     changed = {**load, "cluster.instances": instances, "expect": [], "workload.clients.0.timeout_us": timeout_us}
     made = blis_tui.run(blis_tui.load("quickstart", set={"latency": "roofline", "policy.batching": "blis", **changed}))
-    told = finding(made, "timed-out")
+    warning = finding(made, "timed-out")
     count, at_once = _timed_out(made)
-    assert (told.figures["timed_out"], told.figures["started_at_once"]) == (count, at_once)
+    assert (warning.figures["timed_out"], warning.figures["started_at_once"]) == (count, at_once)
     assert (2 * at_once > count) is ran
-    assert ("cluster.instances" in told.keys) is not ran
-    assert ("raise timeout_us" in told.advice, "add instances" in told.advice) == (True, not ran)
+    assert ("cluster.instances" in warning.keys) is not ran
+    assert ("raise timeout_us" in warning.advice, "add instances" in warning.advice) == (True, not ran)
 
 
 UNSERVABLE: dict[str, tuple[dict[str, object], list[str]]] = {
@@ -607,15 +607,15 @@ def test_a_larger_token_budget_is_advised_where_it_computes_prompts_faster(laten
         )
         for tokens in (budget, 2 * budget)
     )
-    told = finding(made, "token-budget")
+    warning = finding(made, "token-budget")
     faster = 100 * (made.duration_us / twice.duration_us - 1)
-    if "engine.max_num_batched_tokens" in told.keys:
+    if "engine.max_num_batched_tokens" in warning.keys:
         assert faster > 3
-        (percent,) = re.findall(r"(\d+) % more prompt tokens", told.advice)
+        (percent,) = re.findall(r"(\d+) % more prompt tokens", warning.advice)
         assert int(percent) == pytest.approx(faster, abs=5)
     else:
         assert faster < 7
-        assert told.keys == ("cluster.instances",)
+        assert warning.keys == ("cluster.instances",)
 
 
 def test_prefill_limits_no_run_whose_other_instances_are_busier() -> None:
@@ -779,12 +779,12 @@ def test_at_the_start_checks_say_why_they_are_not_made() -> None:
 
 
 def test_every_warning_says_what_to_do() -> None:
-    told: dict[str, Finding] = {}
+    warnings: dict[str, Finding] = {}
     for name in RUNS:
         for warning in blis_tui.run(experiment(name)).warnings:
-            told[warning.id] = warning
-    assert len(told) >= 6
-    for one in told.values():
+            warnings[warning.id] = warning
+    assert len(warnings) >= 6
+    for one in warnings.values():
         assert one.message.endswith(".")
         assert one.advice.endswith(".")
         assert one.figures

@@ -16,8 +16,8 @@ from blis_tui.results.record_lines import record_line
 from blis_tui.runs.simulation import Simulation
 from tests.oracle.draws import Draw, at_random
 from tests.oracle.fleets import draw_fleet_with_adapters, draw_living_fleet
+from tests.oracle.sessions import draw_sessions
 from tests.oracle.strategies import Scenario, draw_overload, draw_scenario
-from tests.oracle.talks import draw_talks
 from tests.recorded import SHIPPED, Digests, outcome, shipped_run
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SCENARIOS: Final[dict[str, Callable[[Draw], Scenario]]] = {
     "overload": draw_overload,
     "adapters": draw_fleet_with_adapters,
     "living": draw_living_fleet,
-    "sessions": draw_talks,
+    "sessions": draw_sessions,
 }
 _EACH: Final = 30
 _CONDITIONS: Final = (

@@ -46,9 +46,9 @@ def test_rows_are_what_the_books_say(name: str, block: int) -> None:
     books = sorted(table.plain())
     assert len(books) == len(table) > block or block > 3
     for row, plain in zip(table, books, strict=True):
-        for field, said in plain._asdict().items():
+        for field, expected in plain._asdict().items():
             if field in RequestRow._fields and field != "state":
-                assert (-1 if (told := getattr(row, field)) is None else told) == said, field
+                assert (-1 if (value := getattr(row, field)) is None else value) == expected, field
         assert row.state.replace("-", "_").upper() in {RequestState(plain.state).name, "IN_TRANSIT"}
         assert (row.state == "in-transit") == (plain.state == RequestState.CREATED)
         assert (row.slo_class, row.tenant_id) == table.group(plain)
@@ -108,12 +108,12 @@ def test_counts_and_samples_are_those_of_the_rows(name: str) -> None:
         assert instance.output_tokens == tokens
     for column, groups in (("slo_class", report.slo_classes), ("tenant_id", report.tenants)):
         assert list(groups) == sorted({getattr(row, column) for row in rows} - {""})
-        for group, told in groups.items():
+        for group, figures in groups.items():
             members = [row for row in rows if getattr(row, column) == group]
-            assert told.total == len(members)
-            assert told.completed == len([row for row in members if row.state == "completed"])
+            assert figures.total == len(members)
+            assert figures.completed == len([row for row in members if row.state == "completed"])
             counted = [row for row in members if row.arrival_us >= WARM_UP_US]
-            assert told.ttft_ms.max == largest([row.ttft_us for row in counted if row.ttft_us is not None])
+            assert figures.ttft_ms.max == largest([row.ttft_us for row in counted if row.ttft_us is not None])
 
 
 class OneByOne:

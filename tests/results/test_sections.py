@@ -230,8 +230,8 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     few = {"policy": "llm-serving-sim", "workload.requests": 20, "engine.pipeline_parallel": 2}
     one_pass = blis_tui.run(blis_tui.load("quickstart", set=few)).to_dict()
     sections |= {name: one_pass[name] for name in ("prompt_throughput", "pipeline")}
-    talks = {"workload.clients.0.session": {"turns": 2}, "workload.requests": 20}
-    sections["sessions"] = blis_tui.run(blis_tui.load("quickstart", set=talks)).to_dict()["sessions"]
+    of_sessions = {"workload.clients.0.session": {"turns": 2}, "workload.requests": 20}
+    sections["sessions"] = blis_tui.run(blis_tui.load("quickstart", set=of_sessions)).to_dict()["sessions"]
     adapted = {
         "workload.clients.0.adapters": {"count": 3},
         "workload.clients.0.reasoning": {"ratio": 0.5},

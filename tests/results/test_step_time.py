@@ -485,12 +485,12 @@ def test_what_is_nearest_is_named() -> None:
     ]
     for changes in several:
         experiment = load({**BASE, **changes})
-        said = expectation(experiment, experiment.pools[0], SEEN).reasons["itl"]
+        reason = expectation(experiment, experiment.pools[0], SEEN).reasons["itl"]
         mine = traits_of(experiment, experiment.pools[0], prompt_tokens=500, cached_share=0.0)
         runs = known_runs().runs
         best = max(likeness("itl", mine, run.traits) for run in runs)
         nearest = [run.server for run in runs if likeness("itl", mine, run.traits) == pytest.approx(best)]
-        assert said.partition("; nearest: ")[2].partition(";")[0] in nearest
+        assert reason.partition("; nearest: ")[2].partition(";")[0] in nearest
         seen.add(nearest[0])
     assert len(seen) > 1
 
@@ -619,12 +619,12 @@ def test_near_the_knee_and_beyond_it_no_waits_are_promised() -> None:
 
     unknown, _ = at(15.0, 300)
     assert not unknown
-    unknown, told = at(90.0, 1200)
+    unknown, reasons = at(90.0, 1200)
     assert unknown == WAITS
-    assert "near capacity" in told
-    unknown, told = at(200.0, 1200)
+    assert "near capacity" in reasons
+    unknown, reasons = at(200.0, 1200)
     assert unknown == WAITS
-    assert "above capacity" in told
+    assert "above capacity" in reasons
     users = {"kind": "closed-loop", "users": 250}
     report = simulated(workload={"requests": 600, "clients": [{**CLIENT, **chat, "arrivals": users}]})
     (known,) = report.expected_errors().values()
@@ -691,9 +691,9 @@ def test_pools_are_told_apart() -> None:
     assert {name: step_time.hardware for name, step_time in found.items()} == {"fast": "h100", "slow": "l40s"}
     assert {step_time.expected_error_percent for step_time in found.values()} == {None}
     text = summary_text(report)
-    said = " ".join(text.split())
-    assert "step times operators accuracy fast: TTFT ±" in said
-    assert "; slow: not measured: GPU l40s" in said
+    one_line = " ".join(text.split())
+    assert "step times operators accuracy fast: TTFT ±" in one_line
+    assert "; slow: not measured: GPU l40s" in one_line
 
 
 def test_the_range_behind_a_line_can_be_asked_for() -> None:
@@ -717,9 +717,9 @@ def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
     assert listed == {*COMPARED}
 
 
-@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step")])
-def test_a_model_without_expected_errors_says_why(kind: str, said: str) -> None:
+@pytest.mark.parametrize(("kind", "words"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step")])
+def test_a_model_without_expected_errors_says_why(kind: str, words: str) -> None:
     simulation = Simulation(load("quickstart", set={"latency": kind, "workload.requests": 5}))
     simulation.run()
     (known,) = simulation.report().expected_errors().values()
-    assert [said in reason for reason in known.reasons.values()] == [True] * 3
+    assert [words in reason for reason in known.reasons.values()] == [True] * 3

@@ -78,12 +78,12 @@ def test_shares_of_tenants_that_nobody_is(key: str) -> None:
     """A name that is misspelt leaves its tenant without the limit that was meant for it."""
     mine = {"policy.gateway": {"fairness": "weighted", "saturation": {"kind": "concurrency", "max_concurrency": 2}}}
     few: dict[str, object] = {**BASE, **(mine if "gateway" in key else {}), "workload.clients.0.tenant": "acme"}
-    for names, told in ((["acme"], []), (["acme", "acne"], [f"{key}.acne"])):
+    for names, unread in ((["acme"], []), (["acme", "acne"], [f"{key}.acne"])):
         run = blis_tui.run(blis_tui.load("quickstart", set={**few, key: dict.fromkeys(names, 0.5)}))
-        assert [one for warning in run.warnings if warning.id == "unread-keys" for one in warning.keys] == told
+        assert [one for warning in run.warnings if warning.id == "unread-keys" for one in warning.keys] == unread
 
 
-def told_of(**changes: object) -> list[str]:
+def unread_keys(**changes: object) -> list[str]:
     run = blis_tui.run(
         blis_tui.load("quickstart", set={**BASE, **{k.replace("__", "."): v for k, v in changes.items()}})
     )
@@ -93,11 +93,11 @@ def told_of(**changes: object) -> list[str]:
 def test_targets_of_classes_that_nobody_has() -> None:
     """Else a run whose requests are all of other classes has a goodput of zero."""
     targets = {"critical": {"ttft_ms": 200}, "background": {"ttft_ms": 900}}
-    assert told_of(slo_targets=targets) == []
-    assert told_of(slo_targets={**targets, "batch": {"e2e_ms": 5000}}) == ["slo_targets.batch"]
+    assert unread_keys(slo_targets=targets) == []
+    assert unread_keys(slo_targets={**targets, "batch": {"e2e_ms": 5000}}) == ["slo_targets.batch"]
     held = {"saturation": {"kind": "concurrency", "max_concurrency": 2}, "order": "slo-deadline"}
-    for name, told in (("critical", []), ("sheddable", ["policy.gateway.slo_targets_us.sheddable"])):
-        assert told_of(policy__gateway={**held, "slo_targets_us": {name: 500_000}}) == told
+    for name, unread in (("critical", []), ("sheddable", ["policy.gateway.slo_targets_us.sheddable"])):
+        assert unread_keys(policy__gateway={**held, "slo_targets_us": {name: 500_000}}) == unread
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_measured_step_times_do_not_depend_on_the_figures_of_the_gpu(path: str, 
 
 @pytest.mark.parametrize("name", ["h100", "h200", "b200", "b300", "gb200", "gb300", "l40s", "rtx-pro-6000", "a100-80"])
 def test_the_figures_of_shipped_hardware_are_those_of_the_measured_one(name: str) -> None:
-    assert told_of(hardware=name, model="llama-3.1-8b-instruct", latency="operators") == []
+    assert unread_keys(hardware=name, model="llama-3.1-8b-instruct", latency="operators") == []
 
 
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:
-    for told in (True, False):
+    for enabled in (True, False):
         rules = {
-            "policy.batching": {"kind": "sglang", "enable_priority_scheduling": told},
+            "policy.batching": {"kind": "sglang", "enable_priority_scheduling": enabled},
             "engine": {**TIGHT, "block_size_tokens": 1, "kv_blocks": 2000, "max_model_len": 1024},
         }
-        assert is_read("policy.priority", "slo-class", rules, {"policy.priority": "constant"}) is told
+        assert is_read("policy.priority", "slo-class", rules, {"policy.priority": "constant"}) is enabled
 
 
 def test_what_classes_are_worth_is_read_by_some_admission_policies() -> None:

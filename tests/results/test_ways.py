@@ -31,8 +31,8 @@ def test_the_columns_say_what_the_records_say(name: str) -> None:
     for row in report.rows:
         # The prefill instance is known before the transfer starts.
         skipped = WAYS[:1] if row.transfer_start_us is None else ()
-        said = {name: getattr(row, name) for name in WAYS if name not in skipped}
-        assert said == {name: found[row.request_id].get(name) for name in said}, row.request_id
+        columns = {name: getattr(row, name) for name in WAYS if name not in skipped}
+        assert columns == {name: found[row.request_id].get(name) for name in columns}, row.request_id
 
 
 def test_a_table_has_them_where_they_can_say_something() -> None:

@@ -200,7 +200,7 @@ def test_what_repeats_an_error_in_one_process_can_be_stopped(monkeypatch: pytest
 
 def test_progress_is_the_sum_over_the_processes() -> None:
     made = blis_tui.load("quickstart", set={"cluster.instances": 2, "workload.requests": 3_000})
-    shared, told = SharedRun(Simulation(made), 2), list[int]()
-    assert shared.run(lambda: told.append(shared.ended))
-    assert told == sorted(told)
-    assert 1_000 < max(told) <= 3_000
+    shared, counts = SharedRun(Simulation(made), 2), list[int]()
+    assert shared.run(lambda: counts.append(shared.ended))
+    assert counts == sorted(counts)
+    assert 1_000 < max(counts) <= 3_000

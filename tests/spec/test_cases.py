@@ -54,7 +54,7 @@ matrix:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "told"),
+    ("matrix", "message"),
     [
         ("{a: {from: 2, to: 1, step: 1}}", "the range goes from 2 down to 1"),
         ("{a: {from: 1, to: 1000, step: 1}, b: {from: 1, to: 1000, step: 1}}", "the matrix expands to 1,000,000 cases"),
@@ -64,14 +64,14 @@ matrix:
         ("{a.b: [1, 2], a: [{b: 1}]}", "`a` replaces what `a.b` .under `matrix`. assigns"),
     ],
 )
-def test_what_is_wrong_with_a_matrix_is_told(matrix: str, told: str) -> None:
-    with pytest.raises(SpecError, match=told) as caught:
+def test_what_is_wrong_with_a_matrix_is_told(matrix: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
         cases(f"matrix: {matrix}")
     assert len(caught.value.diagnostics) == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("cases: {a: {x: 1}, b: {x: 1.0}}", "case `b` assigns the same values as case `a`"),
         ("cases: {a: {}, b: {}}", "case `b` assigns the same values as case `a`"),
@@ -83,8 +83,8 @@ def test_what_is_wrong_with_a_matrix_is_told(matrix: str, told: str) -> None:
         ("cases: {a: {x.y: 1, x: {y: 2}}}", "`x` replaces what `x.y` .under `cases`. assigns"),
     ],
 )
-def test_what_is_without_effect_in_cases_is_told(text: str, told: str) -> None:
-    with pytest.raises(SpecError, match=told) as caught:
+def test_what_is_without_effect_in_cases_is_told(text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
         cases(text)
     assert len(caught.value.diagnostics) == 1
 

@@ -106,15 +106,19 @@ PLACES: Final = tuple(distinct_places())
 def try_number(experiment: str, path: DataPath, value: str) -> str:
     """The codes of what is told of the number, with its place and a hint; empty = it is accepted, and works."""
     few = [] if experiment == "trace-replay" else ["workload.requests=5"]
-    told: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     try:
         simulation = Simulation(load(experiment, overrides=[*few, f"{dotted(path)}={value}"]), check="off")
     except (SpecError, TraceError) as error:
-        told = error.diagnostics
-    assert all(diagnostic.help and diagnostic.line for diagnostic in told), (path, value, told)
-    assert len(told) <= 1 or all(diagnostic.code >= "BLIS2" for diagnostic in told), (path, value, told)
-    if told:
-        return " ".join(diagnostic.code for diagnostic in told)
+        diagnostics = error.diagnostics
+    assert all(diagnostic.help and diagnostic.line for diagnostic in diagnostics), (path, value, diagnostics)
+    assert len(diagnostics) <= 1 or all(diagnostic.code >= "BLIS2" for diagnostic in diagnostics), (
+        path,
+        value,
+        diagnostics,
+    )
+    if diagnostics:
+        return " ".join(diagnostic.code for diagnostic in diagnostics)
     if value not in LARGE or not any(str(step) in LONG_RUNS for step in path):
         simulation.run(max_events=300)
         assert "NaN" not in simulation.report().to_json()
@@ -128,8 +132,8 @@ def test_there_are_enough_places() -> None:
 def test_each_number_replaced_by_an_extreme_one() -> None:
     """One of the extremes each, in turn; each night, they all are."""
     random = Random(1)  # noqa: S311  (the same sequence every time)
-    told = [try_number(experiment, path, random.choice(EXTREMES)) for experiment, path in PLACES]
-    assert 0.4 < sum(map(bool, told)) / len(told) < 0.9
+    codes = [try_number(experiment, path, random.choice(EXTREMES)) for experiment, path in PLACES]
+    assert 0.4 < sum(map(bool, codes)) / len(codes) < 0.9
 
 
 @pytest.mark.slow
@@ -142,7 +146,7 @@ def test_each_number_replaced_by_each_extreme_one(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "assignments", "told"),
+    ("experiment", "assignments", "code"),
     [
         ("service-classes", ("model.config.hidden_size=1",), "BLIS2018"),
         ("service-classes", ("model.config.hidden_size=5",), "BLIS2018"),
@@ -165,15 +169,15 @@ def test_each_number_replaced_by_each_extreme_one(value: str) -> None:
     ],
 )
 def test_numbers_that_ended_in_tracebacks_or_at_the_end_of_time(
-    experiment: str, assignments: tuple[str, ...], told: str
+    experiment: str, assignments: tuple[str, ...], code: str
 ) -> None:
     few = ["workload.requests=5"]
-    if not told:
+    if not code:
         simulation = Simulation(load(experiment, overrides=[*few, *assignments]))
         simulation.run(max_events=300)
         assert "NaN" not in simulation.report().to_json()
         return
     with pytest.raises(SpecError) as caught:
         load(experiment, overrides=[*few, *assignments])
-    assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {told}
+    assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {code}
     assert all(diagnostic.help and diagnostic.line for diagnostic in caught.value.diagnostics)

@@ -63,10 +63,10 @@ PLACES: Final = {
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_is_quoted_of_a_file_that_is_something_else(place: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FILES[name].encode("latin-1"))
-    said = PLACES[place].replace("FILE", name)
-    given = "\n".join(f"{key}: {value}" for key, value in REST.items() if not said.startswith(f"{key}:"))
+    line = PLACES[place].replace("FILE", name)
+    given = "\n".join(f"{key}: {value}" for key, value in REST.items() if not line.startswith(f"{key}:"))
     spec = tmp_path / "theirs.blis.yaml"
-    spec.write_text(f"{HEAD}{said}\n{given}\n", encoding="utf-8")
+    spec.write_text(f"{HEAD}{line}\n{given}\n", encoding="utf-8")
     for use in (validate, lambda source: run(load(source))):
         with pytest.raises(BlisError) as caught:
             use(str(spec))
@@ -119,7 +119,7 @@ def test_a_digest_is_told_only_of_what_lies_beside_the_document(where: str, tmp_
     digest = input_digest(tmp_path / "outside.csv", limit=1000)
     spec = folder / "theirs.blis.yaml"
 
-    def told(file: str, *overrides: str) -> str:
+    def error_text(file: str, *overrides: str) -> str:
         trace = f"{{trace: {{file: {file}, format: requests, sha256: {'f' * 64}}}}}"
         rest = "model: llama-3.1-8b-instruct\nhardware: h100\npolicy: default"
         spec.write_text(f"{HEAD}workload: {trace}\n{rest}\n", encoding="utf-8")
@@ -128,6 +128,8 @@ def test_a_digest_is_told_only_of_what_lies_beside_the_document(where: str, tmp_
         return str(caught.value)
 
     file = str(tmp_path / "outside.csv") if where == "absolute" else where
-    assert digest not in told(file)
-    assert digest in told("inside/trace.csv")
-    assert digest in told("inside/trace.csv", f"workload.trace.file={tmp_path / 'outside.csv'}"), "a user names it"
+    assert digest not in error_text(file)
+    assert digest in error_text("inside/trace.csv")
+    assert digest in error_text("inside/trace.csv", f"workload.trace.file={tmp_path / 'outside.csv'}"), (
+        "a user names it"
+    )

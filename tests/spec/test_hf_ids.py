@@ -73,7 +73,7 @@ def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "start"),
     [
         (
             "Qwen/Qwen3-9B",
@@ -83,10 +83,10 @@ def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
         ("acme/none", "to add it: `blis-tui spec import model config.json --name none -o specs/models/none.yaml`"),
     ],
 )
-def test_unknown_ids_say_what_is_near_and_how_to_add_them(model: str, told: str, tmp_path: Path) -> None:
+def test_unknown_ids_say_what_is_near_and_how_to_add_them(model: str, start: str, tmp_path: Path) -> None:
     message, hint = problem(experiment(tmp_path, model))
     assert message == f"no model has the Hugging Face id `{model}`, and no file has this path"
-    assert hint.startswith(told)
+    assert hint.startswith(start)
 
 
 @pytest.mark.parametrize("text", ["./Qwen/Qwen3-14B", "a/b/c", "dir/model.yaml", "/a/b", "a", "x" * 300 + "/y", "../a"])

@@ -228,16 +228,16 @@ def test_figures_of_a_datasheet_in_other_units() -> None:
     """A bandwidth in GB/s is a thousand times too large, whatever GPU it is."""
     lines = "memory_gib: 80\npeak_tflops: {bf16: 900}\nmfu: {prefill: 0.5, decode: 0.3}\n"
     text = f"apiVersion: blis/v1\nkind: Hardware\nmetadata: {{name: mine}}\n{lines}"
-    for line, told in (
+    for line, wanted in (
         ("memory_bandwidth_gb_per_s: 300", "write `memory_bandwidth_tb_per_s: 0.3`: it is in TB/s"),
         ("memory_bandwidth_tb_per_s: 300", "memory bandwidth in TB/s (10^12 bytes a second)"),
     ):
         with pytest.raises(SpecError) as caught:
             validate("-", stdin_text=f"{text}{line}\n")
-        assert [diagnostic.help for diagnostic in caught.value.diagnostics] == [told]
-    for rate, told in (("300/min", "write 5: it is per second"), ("5rps", "write 5, without the unit")):
+        assert [diagnostic.help for diagnostic in caught.value.diagnostics] == [wanted]
+    for rate, wanted in (("300/min", "write 5: it is per second"), ("5rps", "write 5, without the unit")):
         shown = CLIENT.replace("rate_per_s: 1", f"rate_per_s: {rate}")
-        assert hints(shown % LENGTHS) == [told]
+        assert hints(shown % LENGTHS) == [wanted]
 
 
 def test_a_key_under_another_name_is_not_missing_too() -> None:
@@ -382,8 +382,8 @@ def test_a_key_of_the_same_map_comes_first(text: str, hint: str) -> None:
 
 
 def test_a_key_that_another_kind_had_is_no_older_one_here() -> None:
-    said = hints(f"{BASE}latency: {{kind: roofline, kv_cache: 1.1}}\n")
-    assert not any("kv_read" in one for one in said)
+    texts = hints(f"{BASE}latency: {{kind: roofline, kv_cache: 1.1}}\n")
+    assert not any("kv_read" in one for one in texts)
 
 
 @pytest.mark.parametrize(

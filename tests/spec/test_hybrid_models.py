@@ -214,7 +214,7 @@ def test_what_contradicts_itself_is_refused(keys: dict[str, Any], text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("engine.enable_prefix_caching", "true", "a prefix cache with copies of states"),
         ("engine.pipeline_parallel", "2", "`engine.pipeline_parallel` is not simulated"),
@@ -223,12 +223,12 @@ def test_what_contradicts_itself_is_refused(keys: dict[str, Any], text: str) -> 
         ("engine.speculative", "{method: mtp, draft_tokens: 1, acceptance: 0.8}", "`engine.speculative` is not"),
     ],
 )
-def test_what_is_not_simulated_with_states_is_refused(key: str, value: str, said: str) -> None:
+def test_what_is_not_simulated_with_states_is_refused(key: str, value: str, message: str) -> None:
     settings = {"model": "qwen3.5-27b", "hardware": "h200", "latency": "fitted", "policy.batching": "vllm-v1"}
     with pytest.raises(SpecError) as caught:
         blis_tui.load("quickstart", set={**settings, key: yaml.safe_load(value)})
     assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["BLIS2027"]
-    assert said in caught.value.diagnostics[0].message
+    assert message in caught.value.diagnostics[0].message
 
 
 def test_heads_of_states_are_split_evenly() -> None:
@@ -244,15 +244,15 @@ def test_too_few_blocks_for_a_request_are_said_to_hold_its_states_too() -> None:
     assert caught.value.diagnostics[0].help == "3 blocks of 784 tokens hold 0 of one request, as 3 hold its states"
 
 
-@pytest.mark.parametrize(("groups", "said"), [(8, "does not divide the 8 groups of"), (1, "")])
-def test_only_a_single_group_of_mamba_2_is_copied(groups: int, said: str) -> None:
+@pytest.mark.parametrize(("groups", "message"), [(8, "does not divide the 8 groups of"), (1, "")])
+def test_only_a_single_group_of_mamba_2_is_copied(groups: int, message: str) -> None:
     """vLLM 0.28, ``mamba_mixer2.py``: "If tensor parallel world size does not divide num_groups ... must equal 1"."""
     config = {**CONFIG, **MAMBA, "num_attention_heads": 16, "mamba_num_heads": 16, "n_groups": groups}
     settings = {"model": {"config": config}, "hardware": "h200", "latency": "fitted", "cluster.tensor_parallel": 16}
-    if not said:
+    if not message:
         blis_tui.load("quickstart", set=settings)
         return
-    with pytest.raises(SpecError, match=said) as caught:
+    with pytest.raises(SpecError, match=message) as caught:
         blis_tui.load("quickstart", set=settings)
     assert caught.value.diagnostics[0].help == "possible values are 1, 2, 4, 8"
 
@@ -293,6 +293,6 @@ def test_a_command_with_a_prefix_cache_is_imported_without_it(model: str, engine
     done = CliRunner().invoke(cli, ["spec", "import", "vllm", "--hardware", "h100", "--", *words])
     assert done.exit_code == 0, done.output
     assert yaml.safe_load(done.stdout).get("engine", {}) == engine
-    told = [line for line in done.stderr.splitlines() if "enable-prefix-caching:" in line]
-    assert len(told) == 1
-    assert ("not carried: prefix caches with copies of states" in told[0]) == (not engine)
+    lines = [line for line in done.stderr.splitlines() if "enable-prefix-caching:" in line]
+    assert len(lines) == 1
+    assert ("not carried: prefix caches with copies of states" in lines[0]) == (not engine)

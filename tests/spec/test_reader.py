@@ -59,7 +59,7 @@ def judged(data: Any, validator: Draft202012Validator) -> list[str]:
     return sorted(found)
 
 
-def told(reading: Reading) -> list[str]:
+def reported(reading: Reading) -> list[str]:
     """The same of a reading."""
     return sorted(
         f"{list(violation.path)} {violation.keyword} {violation.wanted!r}" for violation in reading.violations
@@ -117,15 +117,15 @@ SEEDS: Final = st.integers(0, 2**32)
 
 def kind_of(data: Any) -> str:
     """What a document says it is."""
-    said = data.get("kind") if isinstance(data, dict) else None
-    return said if isinstance(said, str) and said in KINDS else "Experiment"
+    kind = data.get("kind") if isinstance(data, dict) else None
+    return kind if isinstance(kind, str) and kind in KINDS else "Experiment"
 
 
 @pytest.mark.parametrize("number", range(len(PATHS)), ids=[path.name for path in PATHS])
 def test_what_ships_is_valid_and_stays_so_when_completed(number: int) -> None:
     data: Any = shipped(number)
     kind = str(data["kind"])
-    assert judged(data, judge(kind)) == told(read(data, kind)) == told(read(data, kind, builtin())) == []
+    assert judged(data, judge(kind)) == reported(read(data, kind)) == reported(read(data, kind, builtin())) == []
     whole = complete(data, kind)
     assert judged(whole, judge(kind)) == []
     assert complete(whole, kind) == whole == complete(data, kind)
@@ -137,8 +137,8 @@ def test_the_same_is_found_at_the_same_places(data: Any, other: str | None) -> N
     kind = other or kind_of(data)
     written = copy.deepcopy(data)
     found = judged(data, judge(kind))
-    assert told(read(data, kind)) == found
-    assert told(read(data, kind)) == found  # some of it is remembered now
+    assert reported(read(data, kind)) == found
+    assert reported(read(data, kind)) == found  # some of it is remembered now
     assert repr(data) == repr(written)
     if not found:
         whole = complete(data, kind)
@@ -239,7 +239,7 @@ def test_of_any_schema_the_same_is_found(random: Random) -> None:
     for data in random.sample(FINITE, 12):
         reading = Reading("Model")
         reading.walk(data, data, node, File("common", None), ())
-        assert told(reading) == judged(data, validator), (node, data)
+        assert reported(reading) == judged(data, validator), (node, data)
 
 
 def test_only_what_is_wanted_is_imported_for_a_wrong_document() -> None:

@@ -76,21 +76,21 @@ def study_of(option: str, *texts: str, source: str = "quickstart") -> Study:
 
 @pytest.mark.parametrize("option", WRONG)
 def test_diagnostics(option: str, file_regression: FileRegressionFixture) -> None:
-    said = []
+    texts = []
     for text in WRONG[option]:
         with pytest.raises(SpecError) as caught:
             study_of(option, text)
-        said.append(f"$ sweep quickstart {option} '{text}'\n{caught.value}\n")
-    file_regression.check("\n".join(said), extension=".txt")
+        texts.append(f"$ sweep quickstart {option} '{text}'\n{caught.value}\n")
+    file_regression.check("\n".join(texts), extension=".txt")
 
 
 def test_a_class_that_no_trace_can_name_is_told() -> None:
     for group in ("slo_classes.batch", "tenants.whoever"):
         assert study_of("--slo", f"{group}.ttft_ms.p99<=300", source="trace-replay").constraints
-    for name, told in {"critcal": "did you mean `critical`?", "x9": "the SLO classes are "}.items():
+    for name, hint in {"critcal": "did you mean `critical`?", "x9": "the SLO classes are "}.items():
         with pytest.raises(SpecError) as caught:
             study_of("--slo", f"slo_classes.{name}.ttft_ms.p99<=300", source="trace-replay")
-        assert told in str(caught.value)
+        assert hint in str(caught.value)
 
 
 def test_an_axis_given_twice_is_told() -> None:
@@ -127,7 +127,7 @@ def test_prices_come_from_a_table_too() -> None:
         return study
 
     assert priced("h100: 5\nl40s: 0.9\n", "l40s=1").prices == {"a100-80": 1.3, "h100": 5.0, "h200": 4.0, "l40s": 1.0}
-    for text, told in {
+    for text, message in {
         "- h100: 5\n": "this is not a table of prices",
         "h100: 5\nl40s: cheap\n": "mine.yaml:2:7",
         "h100: 5\nh10: 5\n": "mine.yaml:2:1",
@@ -135,7 +135,7 @@ def test_prices_come_from_a_table_too() -> None:
     }.items():
         with pytest.raises(SpecError) as caught:
             priced(text)
-        assert told in str(caught.value)
+        assert message in str(caught.value)
 
 
 def test_the_example_of_prices_is_that_of_the_shipped_study() -> None:

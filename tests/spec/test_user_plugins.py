@@ -57,20 +57,22 @@ def test_what_is_said_of_plug_ins(tmp_path: Path, file_regression: FileRegressio
     texts += [_POLICY.format(type="int", more=more) for more in ("", "minimum=1")]
     texts += [_POLICY.format(type="int", more="default=4") * 2, *_PANES, "x = 1", "raise ValueError('no')"]
     texts += ["import nothing_of_that_name", "raise SystemExit(3)", "from blis_tui.plugins import NOTHING"]
-    told: list[str] = []
+    lines: list[str] = []
     for number, text in enumerate(texts):
         path = tmp_path / f"mine{number}.py"
         path.write_text(_HEAD + text, encoding="utf-8")
         registry = outcome(load_plugins, [path])
-        said = registry if isinstance(registry, str) else repr([(plugin.path, plugin.name) for plugin in registry.own])
-        told.append(f"{number}: {lasting(said, tmp_path)}")
+        result = (
+            registry if isinstance(registry, str) else repr([(plugin.path, plugin.name) for plugin in registry.own])
+        )
+        lines.append(f"{number}: {lasting(result, tmp_path)}")
     for name in ("missing.py", "no-such-package", "x" * 90, "."):
-        told.append(f"{name}: {lasting(str(outcome(load_plugins, [name])), tmp_path).splitlines()[0]}")
+        lines.append(f"{name}: {lasting(str(outcome(load_plugins, [name])), tmp_path).splitlines()[0]}")
         assert not offers_plugins(name)
     (tmp_path / "twice").mkdir()
     for here, there in product(("mine0.py", "mine16.py"), repeat=2):
         again = outcome(load_plugins, [tmp_path / here, tmp_path / there])
-        told.append(
+        lines.append(
             f"{here} {there}: {lasting(str(again) if isinstance(again, str) else repr(len(again.own)), tmp_path)}"
         )
-    file_regression.check("\n".join(told) + "\n", encoding="utf-8")
+    file_regression.check("\n".join(lines) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ def blis(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments)
 
 
-def told(client: str) -> tuple[str, str]:
+def path_and_hint(client: str) -> tuple[str, str]:
     """The path and the hint of the one error."""
     text = f"{HEAD}workload: {{requests: 9, rate_per_s: 1, clients: [{{id: a, {client}}}]}}\n"
     with pytest.raises(SpecError) as caught:
@@ -35,14 +35,14 @@ def told(client: str) -> tuple[str, str]:
 
 
 def test_the_longer_of_prompt_and_answer_is_too_long() -> None:
-    assert told("input_tokens: 5, output_tokens: 1000000000")[0] == "output_tokens"
-    assert told("input_tokens: 1000000000, output_tokens: 5")[0] == "input_tokens"
+    assert path_and_hint("input_tokens: 5, output_tokens: 1000000000")[0] == "output_tokens"
+    assert path_and_hint("input_tokens: 1000000000, output_tokens: 5")[0] == "input_tokens"
 
 
 def test_what_is_missing_is_told_with_an_example() -> None:
-    path, hint = told("input_tokens: {kind: gaussian, mean: 200, std_dev: 3, min: 1}, output_tokens: 5")
+    path, hint = path_and_hint("input_tokens: {kind: gaussian, mean: 200, std_dev: 3, min: 1}, output_tokens: 5")
     assert (path, hint.partition(" (")[0]) == ("input_tokens", "add it, such as `max: 800`")
-    _, hint = told("input_tokens: {kind: exponential, mean: -200}, output_tokens: 5")
+    _, hint = path_and_hint("input_tokens: {kind: exponential, mean: -200}, output_tokens: 5")
     assert hint == "mean of the values drawn, before they are clamped"
 
 
@@ -74,9 +74,9 @@ def test_a_trace_that_is_no_document_has_advice_for_the_command_line(tmp_path: P
 def test_a_benchmark_without_times_is_replayed_at_a_rate(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     result.write_text(json.dumps({"input_lens": [3, 4], "output_lens": [1, 2], "request_throughput": 7.9123456}))
-    told = blis("workload", "describe", str(result))
-    assert "does not say when requests arrived" in told.stderr
-    assert "`--set 'trace.rate_per_s=7.912'`" in told.stderr
+    described = blis("workload", "describe", str(result))
+    assert "does not say when requests arrived" in described.stderr
+    assert "`--set 'trace.rate_per_s=7.912'`" in described.stderr
     assert blis("workload", "describe", str(result), "--set", "trace.rate_per_s=8").exit_code == 0
 
 

@@ -73,7 +73,7 @@ def test_a_file_and_plug_ins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"axes": {"cluster.instnces": [1]}}, "did you mean `instances`"),
         ({"axes": {"cluster.instances": 5}}, "expected a list"),
@@ -83,8 +83,8 @@ def test_a_file_and_plug_ins(tmp_path: Path) -> None:
         ({"set": {"cluster.instances": 0}}, "must be at least 1"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_runs(arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(blis_tui.SpecError, match=said):
+def test_what_cannot_be_is_told_before_anything_runs(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(blis_tui.SpecError, match=message):
         blis_tui.sweep("quickstart", **arguments)  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"rate_per_s": 0}, "rate_per_s must be above 0 and finite, not 0"),
         ({"rate_per_s": math.inf}, "rate_per_s must be above 0 and finite, not inf"),
@@ -125,6 +125,6 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
         ({"sizes": ("cluster.instances", 5, 2)}, "the least, 1 or more, and the most"),
     ],
 )
-def test_a_plan_takes_no_number_that_makes_no_run(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_plan_takes_no_number_that_makes_no_run(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         blis_tui.plan("quickstart", slos=["latency.ttft_ms.p99<=300"], **arguments)

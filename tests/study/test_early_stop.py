@@ -22,8 +22,8 @@ from blis_tui.study.task import EarlyStop, Watch
 from blis_tui.workload.source import create_source
 from tests.oracle.fleets import draw_fleet, draw_mortal_fleet
 from tests.oracle.runs import check_many
+from tests.oracle.sessions import draw_sessions
 from tests.oracle.strategies import draw_overload, draw_scenario
-from tests.oracle.talks import draw_talks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +149,7 @@ class _Score:
 _SCENARIOS: Final[dict[str, tuple[Callable[[Draw], Scenario], int]]] = {
     "clusters": (draw_fleet, 20),
     "failures": (draw_mortal_fleet, 14),
-    "sessions": (draw_talks, 14),
+    "sessions": (draw_sessions, 14),
     "one instance": (draw_scenario, 16),
     "preemptions": (draw_overload, 12),
 }

@@ -47,13 +47,13 @@ def kept(first_kept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> dict[
     return {path: path.read_bytes() for path in Path("kept").rglob("*") if path.is_file()}
 
 
-def packed(said: object) -> bytes:
-    return _MAGIC + zlib.compress(json.dumps(said).encode())
+def packed(document: object) -> bytes:
+    return _MAGIC + zlib.compress(json.dumps(document).encode())
 
 
-def said_by(content: bytes) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(zlib.decompress(content[len(_MAGIC) :]))
-    return said
+def unpacked(content: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(zlib.decompress(content[len(_MAGIC) :]))
+    return document
 
 
 def _of_another_run(report: dict[str, Any]) -> None:
@@ -105,13 +105,13 @@ def test_a_report_that_cannot_be_is_made_again(
     change: Callable[[dict[str, Any]], None], kept: dict[Path, bytes], first_kept: tuple[Path, str]
 ) -> None:
     for path, content in kept.items():
-        said = said_by(content)
-        report = json.loads(said["report"])
+        document = unpacked(content)
+        report = json.loads(document["report"])
         change(report)
-        path.write_bytes(packed({**said, "report": json.dumps(report)}))
+        path.write_bytes(packed({**document, "report": json.dumps(report)}))
     done = sweep()
     assert (done.exit_code, done.stdout) == (0, first_kept[1])
-    assert {path: said_by(path.read_bytes()) for path in kept} == {one: said_by(text) for one, text in kept.items()}
+    assert {path: unpacked(path.read_bytes()) for path in kept} == {one: unpacked(text) for one, text in kept.items()}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_entry_of_other_types_is_made_again(
     entry: dict[str, object], kept: dict[Path, bytes], first_kept: tuple[Path, str]
 ) -> None:
     for path, content in kept.items():
-        path.write_bytes(packed({**said_by(content), **entry}))
+        path.write_bytes(packed({**unpacked(content), **entry}))
     done = sweep()
     assert (done.exit_code, done.stdout) == (0, first_kept[1])
 
@@ -131,10 +131,10 @@ def test_mutated_entries_never_give_a_traceback(block: int, kept: dict[Path, byt
     for seed in range(10 * block, 10 * block + 10):
         random = Random(seed)  # noqa: S311  (no secret)
         for path, content in kept.items():
-            said = said_by(content)
+            document = unpacked(content)
             whole = random.random() < 0.3
-            changed = mutated(random, said) if whole else mutated(random, json.loads(said["report"]))
-            path.write_bytes(packed(changed if whole else {**said, "report": json.dumps(changed)}))
+            changed = mutated(random, document) if whole else mutated(random, json.loads(document["report"]))
+            path.write_bytes(packed(changed if whole else {**document, "report": json.dumps(changed)}))
         more = ("--objective", "min:cost.usd_per_hour", "--format", random.choice(["csv", "jsonl", "table"]))
         done = sweep(*more, "-o", "rows.csv")
         assert done.exception is None or isinstance(done.exception, SystemExit), (seed, done.exception)

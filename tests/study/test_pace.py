@@ -12,7 +12,7 @@ ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)
 
 
 @pytest.mark.parametrize(
-    ("done", "known", "elapsed_s", "said"),
+    ("done", "known", "elapsed_s", "expected"),
     [
         (3, 3, 5.0, "3 of 1,200 runs (3 cached)"),
         (30, 0, 1.0, "30 of 1,200 runs, about 39 s left"),
@@ -21,5 +21,5 @@ ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)
         (1200, 0, 60.0, "1,200 of 1,200 runs"),
     ],
 )
-def test_the_rest_takes_as_long_as_what_was_run(done: int, known: int, elapsed_s: float, said: str) -> None:
-    assert progress_text(Progress(done=done, known=known, total=1200, latest=ROW), elapsed_s) == said
+def test_the_rest_takes_as_long_as_what_was_run(done: int, known: int, elapsed_s: float, expected: str) -> None:
+    assert progress_text(Progress(done=done, known=known, total=1200, latest=ROW), elapsed_s) == expected

@@ -42,9 +42,9 @@ def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatc
     once = tmp_path / "once"
     once.touch()
     monkeypatch.setenv(ONCE, str(once))
-    told: list[str] = []
+    warnings: list[str] = []
     tasks = tasks_of("nothing", "killed once", "killed", "nothing", "nothing")
-    with ProcessRunner(2, told.append) as runner:
+    with ProcessRunner(2, warnings.append) as runner:
         outcomes = numbered(tasks, list(runner.run(tasks)))
         assert not runner.busy
         again = numbered(tasks[:1], list(runner.run(tasks[:1])))
@@ -54,7 +54,7 @@ def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatc
         processes = [worker.process for worker in runner._workers]
     assert [outcome.status for outcome in outcomes] == ["done", "done", "failed", "done", "done"]
     assert outcomes[2].why == "its process died 3 times (SIGKILL: was there too little memory?)"
-    assert told == ["a process died (SIGKILL: was there too little memory?); what it ran is run again"] * 3
+    assert warnings == ["a process died (SIGKILL: was there too little memory?); what it ran is run again"] * 3
     assert [process.is_alive() for process in processes] == [False] * len(processes)
     here = numbered(tasks[3:], list(InProcessRunner().run(tasks[3:])))
     assert outcomes[3:] == here
@@ -105,11 +105,11 @@ def test_processes_import_what_runs_need_and_nothing_else() -> None:
 
 
 def test_what_is_printed_in_processes_comes_back_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
+    printed: list[str] = []
     tasks = tasks_of("printing", "printing", "nothing")
-    with ProcessRunner(1, prints=said.append) as runner:
+    with ProcessRunner(1, prints=printed.append) as runner:
         outcomes = numbered(tasks, list(runner.run(tasks)))
     assert [outcome.status for outcome in outcomes] == ["done"] * 3
     lines = [f"printed request_{number}\nlogged\n" for number in range(20)]
-    assert said == ["".join(lines)] * 2
+    assert printed == ["".join(lines)] * 2
     assert capfd.readouterr() == ("", "")

@@ -98,9 +98,9 @@ def test_what_is_as_good_as_the_answer_is_told() -> None:
         assert scenario.best is not None
         (tie,) = scenario.ties
         assert [scenario.best.point.number, tie.point.number] == [each.point.number for each in scenario.points]
-        said = f"{tie.point.number} (250) is as good as point {scenario.best.point.number}."
-        assert f"With rate_per_s {scenario.values[0]}, point {said}" in study_text(result)
-        assert f"point {said}" in study_page(result)
+        sentence = f"{tie.point.number} (250) is as good as point {scenario.best.point.number}."
+        assert f"With rate_per_s {scenario.values[0]}, point {sentence}" in study_text(result)
+        assert f"point {sentence}" in study_page(result)
     assert "as good as" not in study_text(swept())
 
 

@@ -174,11 +174,11 @@ def test_its_golden_test_passes_as_long_as_the_expectation_is_broken(
             "golden.xfail: `kv.preemptions` is not an expectation of the experiment",
         ),
     }
-    for old, (new, told) in changes.items():
+    for old, (new, message) in changes.items():
         assert old in text
         spec.write_text(text.replace(old, new), encoding="utf-8")
         run = pytest_in(tmp_path, "-o", "blis_checks=", "--blis-update=always")
-        assert (run.returncode, told in run.stdout) == (1, True), run.stdout
+        assert (run.returncode, message in run.stdout) == (1, True), run.stdout
         assert blis_in(tmp_path, "golden", "report").returncode == 1
     spec.write_text(text.replace("kv_blocks: 600", "kv_blocks: 590"), encoding="utf-8")
     assert "differs from its golden" in pytest_in(tmp_path, "-o", "blis_checks=").stdout

@@ -54,7 +54,7 @@ def test_a_failure_is_not_kept_on_disk(tmp_path: Path) -> None:
 
 def _damaged(content: bytes) -> list[bytes]:
     head, packed = content.split(b"\n", 1)
-    said = json.loads(zlib.decompress(packed))
+    document = json.loads(zlib.decompress(packed))
 
     def pack(data: object) -> bytes:
         return head + b"\n" + zlib.compress(json.dumps(data).encode())
@@ -72,9 +72,9 @@ def _damaged(content: bytes) -> list[bytes]:
         head + b"\n" + zlib.compress(b"\xff\xfe"),
         pack([]),
         pack({"key": KEY}),
-        pack({**said, "status": "perhaps"}),
-        pack({**said, "key": OTHER}),
-        pack({**said, "left_out": None}),
+        pack({**document, "status": "perhaps"}),
+        pack({**document, "key": OTHER}),
+        pack({**document, "left_out": None}),
     ]
 
 

@@ -122,10 +122,10 @@ class FullStore(MemoryStore):
 
 
 def test_a_store_that_is_full_is_told_once_and_costs_no_result(done: Outcome) -> None:
-    told: list[str] = []
-    sweep = Sweep(study_of(AXIS), store=FullStore(), warn=told.append)
+    warnings: list[str] = []
+    sweep = Sweep(study_of(AXIS), store=FullStore(), warn=warnings.append)
     assert statuses(ran(sweep, NoRunner(done))) == ["done"] * 3
-    assert told == ["cannot keep results: No space left on device"]
+    assert warnings == ["cannot keep results: No space left on device"]
     assert sweep.unsaved == 2
 
 

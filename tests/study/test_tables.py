@@ -26,8 +26,8 @@ def test_csv_parquet_and_json_lines_agree(result: StudyResult) -> None:
     assert pq.read_table(file).to_pylist() == records
 
     for line, record in zip(rows_jsonl(result), records, strict=True):
-        said = json.loads(line)
-        flat = {**said.pop("coordinates"), **said.pop("figures"), **said}
+        values = json.loads(line)
+        flat = {**values.pop("coordinates"), **values.pop("figures"), **values}
         assert {name: flat.get(name) for name in record} == record
 
 

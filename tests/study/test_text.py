@@ -41,21 +41,21 @@ def test_why_a_point_has_no_figures_stays_in_its_line() -> None:
     why = "nothing came of it, " + "and on and on " * 20
     row = Row(point=study.points[0], seed=1, status="failed", ok=None, why=why)
     line = study_text(StudyResult(study=study, rows=(row,))).splitlines()[3]
-    told = line[line.index("failed: ") :]
-    assert told.endswith("…")
-    assert f"failed: {why}".startswith(told[:-1])
-    assert len(told) == 60
+    reason = line[line.index("failed: ") :]
+    assert reason.endswith("…")
+    assert f"failed: {why}".startswith(reason[:-1])
+    assert len(reason) == 60
 
 
 @pytest.mark.parametrize(
-    ("prices", "said"),
+    ("prices", "sentence"),
     [
         ((), "cost.usd_per_hour is not known for 2 points: their GPUs have no price (--price"),
         ((2.0,), "cost.usd_per_hour is not known for 1 point: their GPUs have no price (--price"),
         ((2.0, 4.0), ""),
     ],
 )
-def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str) -> None:
+def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], sentence: str) -> None:
     study = study_of({"cluster.instances": [1, 2]}, objectives=[{"metric": "cost.usd_per_hour"}], seeds=1)
     figures = [{"cost.usd_per_hour": price} for price in prices] + [{}] * (2 - len(prices))
     rows = tuple(
@@ -63,8 +63,8 @@ def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str)
         for point, own in zip(study.points, figures, strict=True)
     )
     text = study_text(StudyResult(study=study, rows=rows))
-    assert said in text
-    assert ("not known" in text) == bool(said)
+    assert sentence in text
+    assert ("not known" in text) == bool(sentence)
 
 
 @pytest.mark.parametrize(

@@ -41,15 +41,15 @@ workload: {trace: {file: trace, %s}}
 """
 
 
-def table(folder: Path, form: str, rows: Iterable[dict[str, object]], **said: object) -> TraceTable:
+def table(folder: Path, form: str, rows: Iterable[dict[str, object]], **settings: object) -> TraceTable:
     path = folder / "trace"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    trace = Trace(path=str(path), format=form, sha256="", **said)  # type: ignore[arg-type]
+    trace = Trace(path=str(path), format=form, sha256="", **settings)  # type: ignore[arg-type]
     return read_trace(trace, builtin())
 
 
-def requests(*args: object, **said: object) -> list[Request]:
-    found = table(*args, **said)  # type: ignore[arg-type]
+def requests(*args: object, **settings: object) -> list[Request]:
+    found = table(*args, **settings)  # type: ignore[arg-type]
     return [found.request(row) for row in range(len(found))]
 
 
@@ -81,13 +81,13 @@ def test_blocks_have_the_size_that_is_said(where: str, tmp_path: Path) -> None:
     rows = [
         row(timestamp=at, input_length=200, hash_ids=ids, **size) for at, ids in enumerate(([0, 1, 2, 3], [0, 1, 4, 5]))
     ]
-    said = {"block_size_tokens": 64} if where == "workload" else {}
-    first, second = requests(tmp_path, "mooncake", [*head, *rows], **said)
+    settings = {"block_size_tokens": 64} if where == "workload" else {}
+    first, second = requests(tmp_path, "mooncake", [*head, *rows], **settings)
     assert (first.input_tokens, shared(first, second)) == (200, 128)
     assert [first.arrival_us, second.arrival_us] == [0, MS]
 
 
-TALKS: Final = [
+CONVERSATIONS: Final = [
     row(session_id="a", timestamp=500, input_length=600, hash_ids=[1, 2]),
     row(session_id="b", timestamp=700, input_length=700, hash_ids=[1, 5]),
     row(session_id="a", delay=2000, input_length=1100, hash_ids=[1, 2, 3]),
@@ -96,7 +96,7 @@ TALKS: Final = [
 
 def test_a_delay_counts_from_the_answer_before_it(tmp_path: Path) -> None:
     """By the clock an answer takes no time, which is said; in a closed loop the simulated one is waited for."""
-    by_clock = table(tmp_path, "mooncake", TALKS)
+    by_clock = table(tmp_path, "mooncake", CONVERSATIONS)
     assert [by_clock.arrival_us(at) for at in range(3)] == [500 * MS, 700 * MS, 2500 * MS]
     assert [(by_clock.session(at), by_clock.round(at)) for at in range(3)] == [("a", 0), ("b", 0), ("a", 1)]
     assert [one.count for one in by_clock.left_out] == [1]
@@ -146,12 +146,12 @@ def test_arrivals_at_a_rate_may_be_poisson(tmp_path: Path) -> None:
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
     assert (abs(mean - 20 * MS) < 1 * MS, abs(deviation / mean - 1) < 0.06) == (True, True)
     with pytest.raises(TraceError, match="`arrivals` does not apply"):
-        table(tmp_path, "mooncake", TALKS, arrivals="poisson")
+        table(tmp_path, "mooncake", CONVERSATIONS, arrivals="poisson")
 
 
 def chat(number: int, parent: int, at_s: float, blocks: list[int], **more: object) -> dict[str, object]:
-    said = {"chat_id": number, "parent_chat_id": parent, "timestamp": at_s, "type": "text", "turn": 1 + (parent >= 0)}
-    return {**said, **row(input_length=16 * len(blocks) or 5, hash_ids=blocks), **more}
+    ids = {"chat_id": number, "parent_chat_id": parent, "timestamp": at_s, "type": "text", "turn": 1 + (parent >= 0)}
+    return {**ids, **row(input_length=16 * len(blocks) or 5, hash_ids=blocks), **more}
 
 
 def test_bailian_counts_seconds_and_blocks_of_sixteen(tmp_path: Path) -> None:
@@ -200,15 +200,17 @@ def test_a_closed_loop_of_bailian_sends_what_was_recorded(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("form", "said", "problem"),
+    ("form", "settings", "problem"),
     [
         ("azure", {"block_size_tokens": 16}, "`block_size_tokens` does not apply"),
         ("mooncake", {"bytes_per_token": 3.0}, "`bytes_per_token` does not apply"),
     ],
 )
-def test_settings_of_other_formats_are_errors(form: str, said: dict[str, object], problem: str, tmp_path: Path) -> None:
+def test_settings_of_other_formats_are_errors(
+    form: str, settings: dict[str, object], problem: str, tmp_path: Path
+) -> None:
     with pytest.raises(TraceError, match=problem):
-        table(tmp_path, form, TALKS, **said)
+        table(tmp_path, form, CONVERSATIONS, **settings)
 
 
 def test_few_of_many_ids_take_little_memory() -> None:

@@ -28,7 +28,7 @@ COMPRESSED: Final[Mapping[str, Callable[[], bytes]]] = {
     "requests-zstd-bomb.csv.zst": lambda: zstd.compress(ROWS[:42] + b"0,1,1\n" * 40_000),
 }
 """What is made here, as no file of text."""
-SAID: Final = {
+SETTINGS: Final = {
     "mooncake-columns": "columns: {arrival: timestamp}",
     "mooncake-rate": "rate_per_s: 5",
     "mooncake-mixed-times": "rate_per_s: 5",
@@ -70,10 +70,10 @@ def test_it_is_one_error(
     case = name.partition(".")[0]
     form = next(one for one in FORMATS if name.startswith(one))
     Path(name).write_bytes(COMPRESSED[name]() if name in COMPRESSED else (BROKEN / name).read_bytes())
-    said = f", {SAID[case]}" if case in SAID else ""
+    setting = f", {SETTINGS[case]}" if case in SETTINGS else ""
     Path("one.blis.yaml").write_text(
         "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: one}\nmodel: qwen3-14b\nhardware: h100\n"
-        f"latency: roofline\nworkload: {{trace: {{file: {name}, format: {form}{said}}}}}\n"
+        f"latency: roofline\nworkload: {{trace: {{file: {name}, format: {form}{setting}}}}}\n"
     )
     before = sorted(Path.cwd().iterdir())
     result = CliRunner().invoke(cli, ["run", "one.blis.yaml", "-o", "report.json", "--requests", "requests.csv"])

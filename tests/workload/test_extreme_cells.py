@@ -62,10 +62,10 @@ def test_extreme_numbers_are_read_or_told(form: str, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text(VALID[form], encoding="utf-8")
     assert error_of(path, form) is None
-    told = 0
+    errors = 0
     for text in mutations(VALID[form]):
         path.write_text(text, encoding="utf-8")
         error = error_of(path, form)
-        told += error is not None
+        errors += error is not None
         assert error is None or (error.help and all(problem.line for problem in error.problems)), text[:300]
-    assert told > len(EXTREMES)
+    assert errors > len(EXTREMES)

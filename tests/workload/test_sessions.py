@@ -115,15 +115,15 @@ def test_what_is_said_depends_on_nothing_but_the_seed() -> None:
     """Not on the cluster's speed or policy, and not on who else is there."""
     ours = experiment(CHAT)
     slower = experiment({**CHAT, "share": 1}, {"id": "other", "share": 1, **LENGTHS}, policy="default", hardware="l40s")
-    said = []
+    lengths = []
     for tried in (ours, slower):
         simulation = run(tried)
-        told: dict[str, list[tuple[int, int]]] = {}
+        by_session: dict[str, list[tuple[int, int]]] = {}
         for row in rows(simulation):
             if row.session_id:
-                told.setdefault(row.session_id, []).append((row.input_tokens, row.output_tokens))
-        said.append(told)
-    fast, slow = said
+                by_session.setdefault(row.session_id, []).append((row.input_tokens, row.output_tokens))
+        lengths.append(by_session)
+    fast, slow = lengths
     common = [name for name in fast if name in slow]
     assert len(common) > 10
     for name in common:
@@ -202,10 +202,10 @@ def test_calls_of_an_agent_follow_one_another() -> None:
     assert run.follow(2, 9000, 5) == []
     assert run.follow(3, 4000, 5) == []
     assert run.follow(1, 5000, 5) == [(4, 9000)]
-    said = (*heard, ("one-0/1", 3), ("one-0/1/answer", 5), ("one-0/2/answer", 5), ("one-0/3/answer", 5))
-    assert run.send(4)[0] == (*said, ("one-0/4", 5))
+    history = (*heard, ("one-0/1", 3), ("one-0/1/answer", 5), ("one-0/2/answer", 5), ("one-0/3/answer", 5))
+    assert run.send(4)[0] == (*history, ("one-0/4", 5))
     assert run.follow(4, 20_000, 5) == [(5, 29_000)]
-    assert run.send(5)[0] == (*said, ("one-0/4", 5), ("one-0/4/answer", 5), ("one-0/5", 5))
+    assert run.send(5)[0] == (*history, ("one-0/4", 5), ("one-0/4/answer", 5), ("one-0/5", 5))
 
 
 @pytest.mark.parametrize("followers", [1, 2, 3, 4])
@@ -215,11 +215,11 @@ def test_what_was_said_is_kept_until_the_last_call_that_needs_it(followers: int)
 
     run = SessionRun("s", 0, (), [call(), *(call(0) for _ in range(followers))], paced_by_answers=True)
     run.begin()
-    said = (*run.send(0)[0], ("s/0/answer", 2))
+    history = (*run.send(0)[0], ("s/0/answer", 2))
     run.follow(0, 0, 2)
     for number in range(1, followers + 1):
-        assert run.content(0) == said
-        assert run.send(number)[0] == (*said, (f"s/{number}", 3))
+        assert run.content(0) == history
+        assert run.send(number)[0] == (*history, (f"s/{number}", 3))
     assert run.content(0) == ()
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.request import Request
 
-TALKS = {
+SETTINGS = {
     "workload": {
         "requests": 40,
         "clients": [
@@ -48,7 +48,7 @@ def table(path: Path, requests: list[Request], *, answers: bool) -> Path:
 
 
 def test_answers_are_found_that_a_trace_names(tmp_path: Path) -> None:
-    experiment = blis_tui.load("quickstart", set=TALKS)
+    experiment = blis_tui.load("quickstart", set=SETTINGS)
     simulation = blis_tui.Simulation(experiment)
     requests: dict[str, Request] = {}
     while simulation.step() is not None:
@@ -58,7 +58,7 @@ def test_answers_are_found_that_a_trace_names(tmp_path: Path) -> None:
     found: dict[bool, dict[str, int]] = {}
     for answers in (True, False):
         path = table(tmp_path / f"{answers}.csv", list(requests.values()), answers=answers)
-        again = blis_tui.load("quickstart", set={**TALKS, "workload": {"trace": {"file": str(path)}}})
+        again = blis_tui.load("quickstart", set={**SETTINGS, "workload": {"trace": {"file": str(path)}}})
         report = blis_tui.run(again)
         assert [row.arrival_us for row in report.rows] == sorted(row.arrival_us for row in rows.values())
         found[answers] = {row.request_id: row.cached_tokens for row in report.rows}
@@ -77,5 +77,5 @@ def test_an_answer_behind_tokens_of_its_own_prompt_is_none_that_others_could_fin
         'a,0,64,64,"[[""s"",32]]",a/answer\n'
         'b,3000000,160,8,"[[""s"",32],[""a/answer"",64]]",\n'
     )
-    report = blis_tui.run(blis_tui.load("quickstart", set={**TALKS, "workload": {"trace": {"file": str(path)}}}))
+    report = blis_tui.run(blis_tui.load("quickstart", set={**SETTINGS, "workload": {"trace": {"file": str(path)}}}))
     assert [row.cached_tokens for row in report.rows] == [0, 32]

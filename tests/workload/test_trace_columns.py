@@ -35,7 +35,9 @@ def read(
     return [table.request(number) for number in range(len(table))]
 
 
-def told(text: str, folder: Path, columns: Mapping[str, str] | None = None, unit: str = "") -> tuple[str, str | None]:
+def message_and_help(
+    text: str, folder: Path, columns: Mapping[str, str] | None = None, unit: str = ""
+) -> tuple[str, str | None]:
     """The one diagnostic that a file gives."""
     with pytest.raises(TraceError) as caught:
         read(text, folder, columns, unit)
@@ -98,7 +100,7 @@ def test_times_are_read_in_their_unit(tmp_path: Path, unit: str, cells: tuple[st
     [("12.5", "s"), ("0", "s"), ("1700000000.5", "s"), ("1700000000123", "ms"), ("1700000000123456", "us")],
 )
 def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit: str) -> None:
-    message, advice = told(f"{NAMES}\n{first},1,1\n", tmp_path)
+    message, advice = message_and_help(f"{NAMES}\n{first},1,1\n", tmp_path)
     assert message == f"it is not known whether '{first}' is in seconds, milliseconds or another unit"
     others = [one for one in ("s", "ms", "us", "ns") if one != unit]
     assert advice == f"add under `trace:` `time_unit: {unit}` (or {', '.join(others)})"
@@ -127,11 +129,11 @@ def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit
 def test_times_that_cannot_be_meant_are_refused(
     tmp_path: Path, text: str, unit: str, message: str, advice: str | None
 ) -> None:
-    assert told(f"{NAMES}\n{text}\n", tmp_path, unit=unit) == (message, advice)
+    assert message_and_help(f"{NAMES}\n{text}\n", tmp_path, unit=unit) == (message, advice)
 
 
 def test_a_unit_in_the_name_and_another_in_the_specification(tmp_path: Path) -> None:
-    message, advice = told("timestamp_ms,prompt_tokens,output_len\n1,1,1\n", tmp_path, unit="s")
+    message, advice = message_and_help("timestamp_ms,prompt_tokens,output_len\n1,1,1\n", tmp_path, unit="s")
     assert message == "the column's name says ms, but `time_unit` is s"
     assert advice == "remove `time_unit`, or rename the column"
 
@@ -185,7 +187,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
 def test_what_is_unknown_is_told_with_the_lines_that_would_do(
     tmp_path: Path, header: str, row: str, message: str, advice: str
 ) -> None:
-    found, lines = told(f"{header}\n{row}\n", tmp_path)
+    found, lines = message_and_help(f"{header}\n{row}\n", tmp_path)
     assert (found, lines) == (message, f"add under `trace:` {advice}; other columns are then ignored")
 
 
@@ -226,20 +228,22 @@ def test_the_lines_of_advice_do(tmp_path: Path) -> None:
     ],
 )
 def test_headers_that_are_none(tmp_path: Path, text: str, message: str) -> None:
-    assert told(text, tmp_path)[0] == message
+    assert message_and_help(text, tmp_path)[0] == message
 
 
 @pytest.mark.parametrize(("what", "input_tokens"), [("prefix_length", 14), ("prefix_tokens", 10)])
 def test_of_two_columns_about_the_prefix_the_named_one_counts(tmp_path: Path, what: str, input_tokens: int) -> None:
     text = "arrival_us,input_tokens,output_tokens,prefix_group,prefix_length,prefix_tokens\n0,10,1,g,4,4\n"
-    assert "prefix_length: prefix_length}` (or `prefix_tokens: prefix_tokens`, if" in str(told(text, tmp_path)[1])
+    assert "prefix_length: prefix_length}` (or `prefix_tokens: prefix_tokens`, if" in str(
+        message_and_help(text, tmp_path)[1]
+    )
     (tmp_path / "both.csv").write_text(text)
     trace = Trace(path=str(tmp_path / "both.csv"), format="requests", sha256="", columns={what: what})
     assert read_trace(trace, builtin()).request(0).input_tokens == input_tokens
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
-    message, advice = told(f"{NAMES}\n1,1,1\n", tmp_path, {"arrival": "times"})
+    message, advice = message_and_help(f"{NAMES}\n1,1,1\n", tmp_path, {"arrival": "times"})
     assert message == "there is no column 'times' for `arrival`"
     assert advice == "the columns are 'timestamp', 'prompt_tokens', 'completion_tokens'"
 
@@ -311,5 +315,5 @@ def test_a_replay_asks_for_what_was_asked_for(tmp_path: Path) -> None:
 def test_names_of_columns_are_quoted_where_any_of_them_belongs_to_a_trace(
     tmp_path: Path, header: str, columns: dict[str, str], shown: bool
 ) -> None:
-    message, advice = told(f"{header}\n1,2,3\n", tmp_path, columns)
+    message, advice = message_and_help(f"{header}\n1,2,3\n", tmp_path, columns)
     assert ("'bar'" in f"{message} {advice}") == shown

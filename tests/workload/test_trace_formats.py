@@ -36,8 +36,8 @@ JSON_FORMATS: Final = ("mooncake", "bailian", "weka", "tracelab", "sharegpt", "v
 needs_shared = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published traces are not here")
 
 
-def read(path: Path, form: str, **said: object) -> list[Request]:
-    table = read_trace(Trace(path=str(path), format=form, sha256="", **said), builtin())  # type: ignore[arg-type]
+def read(path: Path, form: str, **settings: object) -> list[Request]:
+    table = read_trace(Trace(path=str(path), format=form, sha256="", **settings), builtin())  # type: ignore[arg-type]
     return [table.request(row) for row in range(len(table))]
 
 
@@ -149,7 +149,7 @@ def test_ids_that_are_no_chain_are_not_joined(tmp_path: Path) -> None:
     assert found[2] == (("3", 512), ("3", 512))
 
 
-TALK: Final[list[dict[str, object]]] = [
+CONVERSATIONS: Final[list[dict[str, object]]] = [
     {"id": "a", "conversations": [{"from": "human", "value": "x" * 41}, {"from": "gpt", "value": "y" * 8}, {}]},
     {"id": "b", "conversations": [{"from": "human", "value": "unanswered"}]},
     {"id": "c", "messages": [{"role": "user", "content": "你好吗"}, {"role": "assistant", "content": "[好],{\n}"}]},
@@ -159,10 +159,10 @@ TALK: Final[list[dict[str, object]]] = [
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps(TALK),
-        json.dumps(TALK, indent=2, ensure_ascii=False),
-        "\n".join(map(json.dumps, TALK)),
-        "\ufeff" + json.dumps(TALK, ensure_ascii=False),
+        json.dumps(CONVERSATIONS),
+        json.dumps(CONVERSATIONS, indent=2, ensure_ascii=False),
+        "\n".join(map(json.dumps, CONVERSATIONS)),
+        "\ufeff" + json.dumps(CONVERSATIONS, ensure_ascii=False),
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
@@ -188,12 +188,12 @@ def test_results_of_vllm_bench(tmp_path: Path) -> None:
 
 
 def span(start: int, prompt: int, output: int, **more: str) -> dict[str, object]:
-    said: dict[str, dict[str, object]] = {
+    values: dict[str, dict[str, object]] = {
         "gen_ai.usage.input_tokens": {"intValue": str(prompt)},
         "gen_ai.usage.output_tokens": {"intValue": output},
         **{f"gen_ai.{name.replace('_', '.')}": {"stringValue": value} for name, value in more.items()},
     }
-    attributes = [{"key": key, "value": value} for key, value in said.items()]
+    attributes = [{"key": key, "value": value} for key, value in values.items()]
     return {"name": "chat m", "startTimeUnixNano": str(start), "attributes": attributes}
 
 
@@ -291,7 +291,7 @@ FIVE: Final = f"{HEADER},deadline_us\n0,1,1,0\n3000000,2,1,5000000\n1000000,3,1,
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("settings", "expected"),
     [
         ({"scale_rate": 2.0}, [(0, 1, 0), (500, 3, 0), (1000, 5, 8000), (1500, 2, 3500), (2000, 4, 0)]),
         ({"slice": (1.0, 3.0)}, [(0, 3, 0), (1000, 5, 8000)]),
@@ -301,10 +301,10 @@ FIVE: Final = f"{HEADER},deadline_us\n0,1,1,0\n3000000,2,1,5000000\n1000000,3,1,
     ],
 )
 def test_a_part_of_a_trace_at_another_rate(
-    said: dict[str, object], expected: list[tuple[int, int, int]], tmp_path: Path
+    settings: dict[str, object], expected: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
     """Arrivals, prompts and deadlines, times in milliseconds."""
-    requests = read(written(tmp_path, FIVE), "requests", **said)
+    requests = read(written(tmp_path, FIVE), "requests", **settings)
     assert [
         (request.arrival_us / 1000, request.input_tokens, request.deadline_us / 1000) for request in requests
     ] == expected

@@ -50,7 +50,7 @@ def run(workload: Mapping[str, object], **changes: object) -> Report:
 
 
 @pytest.fixture(scope="module")
-def talks() -> Report:
+def sessions() -> Report:
     return run({"rate_per_s": 12, "sessions": 24, "clients": [CHAT, AGENT]})
 
 
@@ -58,13 +58,13 @@ def replay(file: Path, form: str = "requests", **changes: object) -> Report:
     return run({"trace": {"file": str(file), "format": form, "pacing": "answers"}}, **changes)
 
 
-def test_a_run_of_sessions_replays_byte_for_byte(talks: Report, tmp_path: Path) -> None:
+def test_a_run_of_sessions_replays_byte_for_byte(sessions: Report, tmp_path: Path) -> None:
     file = tmp_path / "requests.csv"
-    file.write_text(written := "".join(requests_csv(talks.rows, talks.rows.columns)))
+    file.write_text(written := "".join(requests_csv(sessions.rows, sessions.rows.columns)))
     again = replay(file)
     assert "".join(requests_csv(again.rows, again.rows.columns)) == written
-    assert again.sessions == talks.sessions
-    assert again.kv == talks.kv
+    assert again.sessions == sessions.sessions
+    assert again.kv == sessions.kv
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_sessions_and_lone_requests_go_together(tmp_path: Path) -> None:
     assert "".join(requests_csv(again.rows, again.rows.columns)) == written
 
 
-def test_the_load_follows_the_cluster(talks: Report, tmp_path: Path) -> None:
+def test_the_load_follows_the_cluster(sessions: Report, tmp_path: Path) -> None:
     """On a slower cluster, prompts come as long after the answers as before."""
     file = tmp_path / "requests.csv"
-    file.write_text("".join(requests_csv(talks.rows, talks.rows.columns)))
+    file.write_text("".join(requests_csv(sessions.rows, sessions.rows.columns)))
     slow = replay(file, latency={"kind": "roofline", "alpha": [0.0, 0.0, 30_000.0]})
-    chats = {(row.session_id, row.round_index): row for row in talks.rows if row.session_id.startswith("chat")}
+    chats = {(row.session_id, row.round_index): row for row in sessions.rows if row.session_id.startswith("chat")}
     slower = {(row.session_id, row.round_index): row for row in slow.rows if row.session_id.startswith("chat")}
     assert chats.keys() == slower.keys()
     later = 0

@@ -24,9 +24,9 @@ def event(kind: str, second: float) -> dict[str, str]:
 
 
 def round_(session: str, prompt: int, prefix: int, output: int, *events: object, **more: object) -> dict[str, Any]:
-    said = {"session_id": session, "provider": "claude", "round_index": 0, "model": "m", "timing_events": list(events)}
+    keys = {"session_id": session, "provider": "claude", "round_index": 0, "model": "m", "timing_events": list(events)}
     split = {"prefix_tokens": prefix, "newly_append_tokens": prompt - prefix, "input_tokens_total": prompt}
-    return {**said, **split, "output_tokens": output, **more}
+    return {**keys, **split, "output_tokens": output, **more}
 
 
 ROUNDS = [

@@ -35,12 +35,12 @@ def agent(at_s: float, calls: Sequence[object]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def talk(name: str, *requests: object, **more: object) -> dict[str, Any]:
-    said = {"id": name, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "requests": list(requests)}
-    return {**said, **more}
+def conversation(name: str, *requests: object, **more: object) -> dict[str, Any]:
+    keys = {"id": name, "models": ["m"], "block_size": 64, "hash_id_scope": "local", "requests": list(requests)}
+    return {**keys, **more}
 
 
-WORK: Final = talk(
+WORK: Final = conversation(
     "a",
     call(0.0, 130, [1, 2], api_time=1.5),
     agent(2.0, [call(0.5, 70, [1], api_time=1.0), call(4.0, 140, [1, 9], type="s", ttft=0.2, api_time=0.5)]),
@@ -48,10 +48,10 @@ WORK: Final = talk(
 )
 
 
-def read(folder: Path, *talks: dict[str, Any], **said: object) -> list[Request]:
+def read(folder: Path, *conversations: dict[str, Any], **settings: object) -> list[Request]:
     path = folder / "trace"
-    path.write_text("".join(json.dumps(one) + "\n" for one in talks), encoding="utf-8")
-    table = read_trace(Trace(path=str(path), format="weka", sha256="", **said), builtin())  # type: ignore[arg-type]
+    path.write_text("".join(json.dumps(one) + "\n" for one in conversations), encoding="utf-8")
+    table = read_trace(Trace(path=str(path), format="weka", sha256="", **settings), builtin())  # type: ignore[arg-type]
     return [table.request(row) for row in range(len(table))]
 
 
@@ -76,8 +76,10 @@ def test_calls_of_subagents_come_at_their_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("scope", "shared"), [("local", False), ("global", True)])
 def test_ids_mean_the_same_within_their_scope(scope: str, shared: bool, tmp_path: Path) -> None:
-    talks = [talk(name, call(0.0, 130, [1, 2]), call(3.0, 130, [1, 2]), hash_id_scope=scope) for name in ("a", "b")]
-    requests = read(tmp_path, *talks, rate_per_s=0.5)
+    conversations = [
+        conversation(name, call(0.0, 130, [1, 2]), call(3.0, 130, [1, 2]), hash_id_scope=scope) for name in ("a", "b")
+    ]
+    requests = read(tmp_path, *conversations, rate_per_s=0.5)
     assert [(request.session_id, request.arrival_us) for request in requests] == [
         ("a", 0),
         ("b", 2 * S),
@@ -91,18 +93,18 @@ def test_ids_mean_the_same_within_their_scope(scope: str, shared: bool, tmp_path
 @pytest.mark.parametrize("at_s", [0.0, 2.0])
 def test_a_subagent_has_no_subagents(at_s: float, tmp_path: Path) -> None:
     with pytest.raises(TraceError) as caught:
-        read(tmp_path, talk("a", agent(at_s, [agent(at_s, [call(at_s, 70, [1])])])))
+        read(tmp_path, conversation("a", agent(at_s, [agent(at_s, [call(at_s, 70, [1])])])))
     assert [problem.column for problem in caught.value.problems] == ["requests[0].requests[0].type"]
 
 
 def test_conversations_with_the_same_id_are_two_sessions(tmp_path: Path) -> None:
-    requests = read(tmp_path, *[talk("a", call(0.0, 130, [1, 2]))] * 2, rate_per_s=0.5)
+    requests = read(tmp_path, *[conversation("a", call(0.0, 130, [1, 2]))] * 2, rate_per_s=0.5)
     assert [(request.session_id, request.arrival_us) for request in requests] == [("a", 0), ("a-1", 2 * S)]
 
 
 def test_conversations_need_a_rate(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="does not say when requests arrive"):
-        read(tmp_path, talk("a", call(0.0, 5, [])), talk("b", call(0.0, 5, [])))
+        read(tmp_path, conversation("a", call(0.0, 5, [])), conversation("b", call(0.0, 5, [])))
 
 
 def test_a_closed_loop_waits_for_the_answers_that_were_waited_for(tmp_path: Path) -> None:

@@ -139,5 +139,5 @@ class Feedback(Arrivals):
         if not sent.after:
             observers.tell(SessionBegun, now, request.request_id, sent.session, sent.calls)
         else:
-            told = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.said_tokens)
-            observers.tell(SessionContinued, now, request.request_id, *told)
+            details = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.earlier_tokens)
+            observers.tell(SessionContinued, now, request.request_id, *details)

@@ -293,5 +293,5 @@ def rest_of(settings: OperatorSettings, capability: float, *, sparse: bool = Fal
         preset |= _VLLM_ON_HOPPER
     elif capability < FP8_UNITS:
         preset["quantize_us"] = 0.0
-    said = {name: getattr(settings, name) for name in preset}
-    return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})
+    given = {name: getattr(settings, name) for name in preset}
+    return Rest(**{name: preset[name] if value is None else value for name, value in given.items()})

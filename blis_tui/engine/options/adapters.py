@@ -119,7 +119,7 @@ class Adapters(StepPart):
         resident: adapter -> None, for those on the accelerators.
         loading: the concurrent load; None = there is none.
         wake: called with the time when an adapter has arrived, as a step may be possible now.
-        told: whether the latest plan has adapter records to emit.
+        reported: whether the latest plan has adapter records to emit.
         admitted: total of requests with an adapter that were scheduled. The following counts are totals, too.
         hits: those of them whose adapter was resident.
         loads: adapters loaded, by source.
@@ -149,7 +149,7 @@ class Adapters(StepPart):
         self.in_use: dict[str, int] = {}
         self.resident: dict[str, None] = {}
         self.loading: Loading | None = None
-        self.told = False
+        self.reported = False
         self.admitted = self.hits = self.evictions = self.load_us = self.holds = self.held_us = 0
         self.loads = {HOST: 0, STORAGE: 0}
         self.loads_of: dict[str, int] = {}
@@ -179,7 +179,7 @@ class Adapters(StepPart):
     def begin_plan(self, now: int) -> None:
         """Prepare for the planning of a step."""
         self._now = now
-        self.told = False
+        self.reported = False
 
     def end_plan(self) -> None:
         """Finish the planning of a step."""
@@ -263,7 +263,7 @@ class Adapters(StepPart):
             return
         self._held_us[request.index] = self._now
         self.holds += 1
-        self.told = True
+        self.reported = True
         facts = (self._index, request.adapter, reason, tuple(self.in_use))
         self._observers.tell(AdapterHeld, self._now, request.request_id, *facts)
 
@@ -284,7 +284,7 @@ class Adapters(StepPart):
         self.load_us += took
         self.loads[source] += 1
         self.loads_of[adapter] = self.loads_of.get(adapter, 0) + 1
-        self.told = True
+        self.reported = True
         observers.tell(AdapterLoad, self._now, request.request_id, self._index, adapter, source, took)
         return took
 

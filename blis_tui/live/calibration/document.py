@@ -49,8 +49,8 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
             f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
             f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
         )
-    told = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
-    lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
+    error_texts = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
+    lines.append(f"# Error of the means on these: {error_texts}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {statement}" for statement in fitted.statements]
     lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
     lines += ["# Not determined by these measurements, and left as they were:"]
@@ -103,9 +103,11 @@ def _diagram(pairs: Pairs, metric: str) -> str:
         f"<circle cx='{_MARGIN + one * scale:.1f}' cy='{_SIZE - _MARGIN - other * scale + _MARGIN:.1f}' r='2'/>"
         for one, other in values
     )
-    found = agreement(pairs, metric)
+    comparison = agreement(pairs, metric)
     label = (
-        "" if found is None else f"{metric}: bias {share_change_text(found.bias)}, mean error {share_text(found.mape)}"
+        ""
+        if comparison is None
+        else f"{metric}: bias {share_change_text(comparison.bias)}, mean error {share_text(comparison.mape)}"
     )
     return (
         f"<svg width='{_SIZE}' height='{_SIZE + _MARGIN}' role='img' aria-label='{metric}'>"
@@ -120,11 +122,12 @@ def _bins(pairs: Pairs) -> str:
     for group in by_batch(pairs):
         cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
         for metric in METRICS:
-            found = agreement(group, metric)
+            comparison = agreement(group, metric)
             cells.append(
                 ""
-                if found is None
-                else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({share_change_text(found.bias)})"
+                if comparison is None
+                else f"{comparison.measured_ms:,.2f} / {comparison.simulated_ms:,.2f}"
+                f" ({share_change_text(comparison.bias)})"
             )
         rows.append(cells)
     heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)

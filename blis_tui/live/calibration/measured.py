@@ -118,28 +118,28 @@ def read_recording(path: Path, pool: Pool, run: int | None = None) -> Recording 
     if holds_steps(text):
         return read_steps(path, text, sha256(content).hexdigest(), pool)
     name, rows = _parse(path, text, run)
-    found: list[Measured] = []
+    requests: list[Measured] = []
     failed = 0
     try:
         for row in rows:
             if row is None:
                 failed += 1
             else:
-                found.append(row)
+                requests.append(row)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"{path}, request {len(found) + failed + 1}: {what}",
+            f"{path}, request {len(requests) + failed + 1}: {what}",
             help=f"it was read as a file of {name}" + (f": {_WRITES[name]}" if isinstance(error, KeyError) else ""),
         ) from error
-    if len(found) < _FEWEST:
+    if len(requests) < _FEWEST:
         raise InputError(
-            f"{path} holds {plural(len(found), 'completed request')}, too few to compare with",
+            f"{path} holds {plural(len(requests), 'completed request')}, too few to compare with",
             help=f"at least {_FEWEST} are needed"
             + (f"; {failed} have no answer, or not the time of its first token" if failed else ""),
         )
-    start = min(one.arrival_us for one in found)
-    for number, one in enumerate(found, 1):
+    start = min(one.arrival_us for one in requests)
+    for number, one in enumerate(requests, 1):
         tokens = one.input_tokens, one.output_tokens
         times = 0 < one.ttft_us <= one.e2e_us < _LONGEST_US and one.arrival_us - start < _LONGEST_US
         if not (times and min(tokens) >= 1 and max(tokens) <= _MOST_TOKENS):
@@ -150,8 +150,8 @@ def read_recording(path: Path, pool: Pool, run: int | None = None) -> Recording 
                 help=f"token counts are 1 to {_MOST_TOKENS:,}, 0 < time to first token <= end-to-end latency, and"
                 f" everything is within {_LONGEST_US / 1e6:,.0f} s",
             )
-    found.sort(key=lambda one: one.arrival_us)
-    moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in found)
+    requests.sort(key=lambda one: one.arrival_us)
+    moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in requests)
     return Recording(path, name, sha256(content).hexdigest(), moved, failed)
 
 
@@ -283,8 +283,8 @@ def _guidellm(benchmarks: object, run: int | None = None) -> Iterator[Measured |
         if not isinstance(one, dict):
             raise TypeError(f"{one!r} is not a request")
         timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
-        said = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
-        start = said[0] if said else timing["request_start"]
+        starts = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
+        start = starts[0] if starts else timing["request_start"]
         yield Measured(
             _number(start) * 1e6,
             int(_number(one["prompt_tokens"])),
@@ -342,10 +342,10 @@ _TIMES_US: Final = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "sec": 1e6}
 
 def _metric(metrics: Mapping[str, object], name: str, units: Mapping[str, float]) -> float:
     """Return a metric of AIPerf, which states its unit."""
-    found = metrics[name]
-    if not isinstance(found, dict) or found.get("unit") not in units:
+    metric = metrics[name]
+    if not isinstance(metric, dict) or metric.get("unit") not in units:
         raise TypeError(f"`{name}` has no unit of {in_words(list(units))}")
-    return _number(found["value"]) * units[found["unit"]]
+    return _number(metric["value"]) * units[metric["unit"]]
 
 
 def _inference_perf(row: Mapping[str, object]) -> Measured | None:

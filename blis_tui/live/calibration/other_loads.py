@@ -124,15 +124,15 @@ def means(experiment: Experiment) -> dict[str, float]:
     """
     simulation = Simulation(experiment, check="off")
     simulation.run()
-    found = [
+    timings = [
         (row.ttft_us, row.e2e_us, row.output_tokens)
         for row in simulation.report(verify=False).rows
         if row.ttft_us is not None and row.e2e_us is not None
     ]
     times = {
-        "ttft": [float(first) for first, _, _ in found],
-        "tpot": [(end - first) / (tokens - 1) for first, end, tokens in found if tokens > 1],
-        "e2e": [float(end) for _, end, _ in found],
+        "ttft": [float(first) for first, _, _ in timings],
+        "tpot": [(end - first) / (tokens - 1) for first, end, tokens in timings if tokens > 1],
+        "e2e": [float(end) for _, end, _ in timings],
     }
     return {metric: fsum(time) / len(time) for metric, time in times.items() if time and fsum(time) > 0.0}
 
@@ -147,26 +147,26 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
     """
     aim = means(with_latency(experiment, best))
     others = [means(with_latency(experiment, plugin_config)) for plugin_config in draws]
-    found = {}
+    errors = {}
     for metric, value in aim.items():
         off = [log(one[metric] / value) ** 2 for one in others if metric in one]
-        found[metric] = exp(_WITHIN * sqrt(_CHANCE**2 + fsum(off) / max(1, len(off)))) - 1.0
-    return found
+        errors[metric] = exp(_WITHIN * sqrt(_CHANCE**2 + fsum(off) / max(1, len(off)))) - 1.0
+    return errors
 
 
 def expected_under(
     experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig], loads: Sequence[Load]
 ) -> tuple[OtherLoadErrors, ...]:
     """Return the expected errors under some loads, without those that the engine cannot serve."""
-    found = []
+    expected = []
     for load in loads if draws else ():
         try:
             shares = within(with_load(experiment, load), best, draws)
         except BlisError:
             continue
         if shares:
-            found.append(OtherLoadErrors(load, shares))
-    return tuple(found)
+            expected.append(OtherLoadErrors(load, shares))
+    return tuple(expected)
 
 
 def expected_text(errors: OtherLoadErrors) -> str:

@@ -107,31 +107,31 @@ def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], N
     before = compared(data)
     eager = any(without_graphs(one.experiment.pools[0].engine) for one in data)
     data = [_with_all_in_coefficients(one) for one in data]
-    found = fit(data, kind, progress=progress)
-    if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
+    fitted = fit(data, kind, progress=progress)
+    if not any(one.told in ("measured", "roughly", "averaged") for one in fitted.found):
         raise InputError(
             "these measurements determine no coefficient", help="record more requests, under several loads"
         )
-    runs = compared(data, found.latency, found.gap_us)
-    of_means = any(one.told == "averaged" for one in found.found)
+    runs = compared(data, fitted.latency, fitted.gap_us)
+    of_means = any(one.told == "averaged" for one in fitted.found)
     if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):
-        found, runs = _kept(found, data), before
+        fitted, runs = _kept(fitted, data), before
     others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
         progress(f"without recording {number + 1} of {len(data)}")
         rest = [one for at, one in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
         others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
-    launched = [_LAUNCHED] if eager and not found.kept else []
-    found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
-    if not found.kept:
+    launched = [_LAUNCHED] if eager and not fitted.kept else []
+    fitted = replace(fitted, statements=(*_mixtures(data), *launched, *fitted.statements))
+    if not fitted.kept:
         progress("what to expect under other loads")
-        found = replace(found, elsewhere=_elsewhere(found, data))
+        fitted = replace(fitted, elsewhere=_elsewhere(fitted, data))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
-    errors = {metric: told.bias for metric, told in judged if told is not None}
-    return Calibrated(found, before, runs, others, document_text(found, data, errors))
+    errors = {metric: comparison.bias for metric, comparison in judged if comparison is not None}
+    return Calibrated(fitted, before, runs, others, document_text(fitted, data, errors))
 
 
 def _with_all_in_coefficients(one: Data) -> Data:
@@ -141,30 +141,30 @@ def _with_all_in_coefficients(one: Data) -> Data:
     return replace(one, experiment=replace(one.experiment, pools=(pool,)))
 
 
-def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[OtherLoadErrors, ...]:
+def _elsewhere(fitted: Fit, data: Sequence[Data]) -> tuple[OtherLoadErrors, ...]:
     """Return the expected errors of a fit under loads besides the first measured one."""
     for one in data:
         if isinstance(one.recording, Recording):
             lengths = [asked.input_tokens for asked in one.recording.requests]
             loads = other_loads(one.experiment, sum(lengths) / len(lengths))
-            return expected_under(one.experiment, found.latency, found.draws, loads)
+            return expected_under(one.experiment, fitted.latency, fitted.draws, loads)
     return ()
 
 
-def _kept(found: Fit, data: Sequence[Data]) -> Fit:
+def _kept(fitted: Fit, data: Sequence[Data]) -> Fit:
     """Return the experiment's own step-time model as the result, because nothing better was found."""
     latency = data[0].experiment.pools[0].latency
     kept = "The experiment's own coefficients are kept: none were found that agree better."
-    return replace(found, latency=latency, kept=True, statements=(kept, *found.statements))
+    return replace(fitted, latency=latency, kept=True, statements=(kept, *fitted.statements))
 
 
 def _mixtures(data: Sequence[Data]) -> list[str]:
     """Return sentences on recordings that seem to come from several servers."""
-    found = []
+    sentences = []
     for number, one in enumerate(data):
-        if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
-            found.append(f"{name_of(data, number)}: {told}")
-    return found
+        if not isinstance(one.recording, StepLog) and (mixture := mixed(one.recording)) is not None:
+            sentences.append(f"{name_of(data, number)}: {mixture}")
+    return sentences
 
 
 # Requests come from one server if concurrent ones share its steps.
@@ -265,47 +265,47 @@ def case_name(load: Load) -> str:
     return f"users-{load.users}-prompt-{load.prompt_tokens}-answer-{load.answer_tokens}"
 
 
-def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Path) -> str:
+def collection_text(spec: str, overrides: Sequence[str], plan: Plan, target: Path) -> str:
     """Return an experiment whose cases are the loads, in order of measurement; comments say what each determines.
 
     Args:
         spec: the experiment that describes the server.
         overrides: as for ``load``.
-        found: the loads.
+        plan: the loads.
         target: the file to be written.
     """
-    workloads = [_workload(load.load) for load in found.loads]
+    workloads = [_workload(load.load) for load in plan.loads]
     name = target.name.removesuffix(".blis.yaml").removesuffix(".yaml")
     own = [f"workload={json.dumps(workloads[0])}", "expect=[]", f"metadata.name={name}"]
     composed = compose(spec, overrides=[*overrides, *own], relative_to=target.parent)
     file = quote(printable(target.name))
-    first = case_name(found.loads[0].load)
+    first = case_name(plan.loads[0].load)
     lines = [
         "# Loads to measure on this server, the most informative first. For each case:",
         f"#   blis-tui observe URL --workload {file} --case {first} -o {first}",
         "# and then, with all that were measured:",
         f"#   blis-tui calibrate users-*/requests.csv --spec {file} -o mine.yaml",
-        *(f"# {accuracy_sentence}" for accuracy_sentence in accuracy_sentences(found)),
+        *(f"# {accuracy_sentence}" for accuracy_sentence in accuracy_sentences(plan)),
         "cases:",
     ]
-    for load, workload in zip(found.loads, workloads, strict=True):
+    for load, workload in zip(plan.loads, workloads, strict=True):
         lines += [f"  # {sentence}" for sentence in purpose_sentences(load.settles, load.duration_us)]
         lines.append(f"  {case_name(load.load)}: {flow({'workload': workload})}")
     return composed.to_yaml() + "\n".join(lines) + "\n"
 
 
-def accuracy_sentences(found: Plan) -> list[str]:
+def accuracy_sentences(plan: Plan) -> list[str]:
     """Return sentences on how well the coefficients will be known once all loads are measured."""
     from blis_tui.live.calibration.fitting.collect import settled  # noqa: PLC0415  (needs the extra)
 
-    known, open_ = settled(found.within)
-    said = [f"Chosen from {found.tried} that were simulated with the coefficients that are expected."]
+    known, open_ = settled(plan.within)
+    sentences = [f"Chosen from {plan.tried} that were simulated with the coefficients that are expected."]
     if known:
-        said.append(f"With all of them these should be known within 10 % (9 of 10): {in_words(known)}.")
+        sentences.append(f"With all of them these should be known within 10 % (9 of 10): {in_words(known)}.")
     if open_:
-        shares = ", ".join(f"{name} ({100.0 * found.within[name]:.0f} %)" for name in open_)
-        said.append(f"Less well, as loads of one server hardly tell them apart: {shares}.")
-    return said
+        shares = ", ".join(f"{name} ({100.0 * plan.within[name]:.0f} %)" for name in open_)
+        sentences.append(f"Less well, as loads of one server hardly tell them apart: {shares}.")
+    return sentences
 
 
 def purpose_sentences(settles: Sequence[str], duration_us: float) -> list[str]:
@@ -335,17 +335,20 @@ _ABOUT: Final = (
 
 
 def as_table(
-    runs: Mapping[str, Pairs], durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
+    runs: Mapping[str, Pairs],
+    durations_s: Sequence[float],
+    result: Calibrated | None,
+    expected: Expected | None = None,
 ) -> str:
     """Return the figures for a terminal; ``expected``: the step-time model and the expected errors of each run."""
     lines: list[str] = []
-    if found is not None:
+    if result is not None:
         interval = f"{share_text(LEVEL, 0)} interval"
-        lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(found), ""]
-        lines += [*found.fit.statements, ""] if found.fit.statements else []
-        if found.fit.elsewhere:
-            lines += [EXPECTED, *(f"  {expected_text(errors)}" for errors in found.fit.elsewhere), ""]
-        lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in found.fit.left_out), ""]
+        lines += [f"{'coefficient':20}{'value':>10}{interval:>25}{'base':>10}", *_coefficients(result), ""]
+        lines += [*result.fit.statements, ""] if result.fit.statements else []
+        if result.fit.elsewhere:
+            lines += [EXPECTED, *(f"  {expected_text(errors)}" for errors in result.fit.elsewhere), ""]
+        lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in result.fit.left_out), ""]
     lines.append(_HEAD)
     for name, pairs in runs.items():
         lines.append(name)
@@ -355,44 +358,47 @@ def as_table(
         lines += _lines("  all", pairs)
         for number, stage in enumerate(by_stage(pairs, durations_s) if durations_s else []):
             lines += _lines(f"  stage {number + 1}", stage)
-        if found is not None:
+        if result is not None:
             for group in by_batch(pairs):
                 lines += _lines(
                     f"  {size_of(group)} {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot", "step")
                 )
-    if found is not None and found.left_out_runs:
+    if result is not None and result.left_out_runs:
         lines += ["", "each run with coefficients fitted to the others"]
-        for name, pairs in found.left_out_runs.items():
+        for name, pairs in result.left_out_runs.items():
             lines += [name, *_lines("  all", pairs)]
     lines += ["", _ABOUT]
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"
 
 
-def _coefficients(found: Calibrated) -> list[str]:
-    lines, summed = [], {name for one in found.fit.sums for name in one.names}
-    for one in found.fit.found:
+def _coefficients(result: Calibrated) -> list[str]:
+    lines, summed = [], {name for one in result.fit.sums for name in one.names}
+    for one in result.fit.found:
         known = "" if one.name in summed else one.interval  # only the sum is known
         lines.append(f"{one.name:20}{one.value:>10.4g}{known:>25}{one.base:>10.4g}  {one.words}")
-    for whole in found.fit.sums:
+    for whole in result.fit.sums:
         lines += [whole.text, f"{'':20}{whole.value:>10.4g}{whole.interval:>25}{whole.base:>10.4g}  {whole.words}"]
     return lines
 
 
 def _lines(label: str, pairs: Pairs, metrics: Sequence[str] = METRICS) -> list[str]:
-    found = [(metric, told) for metric in metrics if (told := agreement(pairs, metric)) is not None]
-    return [_line(f"{label} {metric}", told) for metric, told in found]
+    comparisons = [(metric, comparison) for metric in metrics if (comparison := agreement(pairs, metric)) is not None]
+    return [_line(f"{label} {metric}", comparison) for metric, comparison in comparisons]
 
 
-def _line(label: str, told: Agreement) -> str:
-    r = "" if told.pearson_r is None else f"{told.pearson_r:.3f}"
+def _line(label: str, comparison: Agreement) -> str:
+    r = "" if comparison.pearson_r is None else f"{comparison.pearson_r:.3f}"
     return (
-        f"{label:34}{told.requests:>9,}{told.measured_ms:>12,.2f}{told.simulated_ms:>12,.2f}"
-        f"{share_text(told.bias):>9}{share_text(told.mape):>9}{r:>8}  {told.grade}"
+        f"{label:34}{comparison.requests:>9,}{comparison.measured_ms:>12,.2f}{comparison.simulated_ms:>12,.2f}"
+        f"{share_text(comparison.bias):>9}{share_text(comparison.mape):>9}{r:>8}  {comparison.grade}"
     )
 
 
 def as_json(
-    runs: Mapping[str, Pairs], durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
+    runs: Mapping[str, Pairs],
+    durations_s: Sequence[float],
+    result: Calibrated | None,
+    expected: Expected | None = None,
 ) -> str:
     """Return the figures as canonical JSON."""
     document: dict[str, object] = {
@@ -400,31 +406,31 @@ def as_json(
             name: {
                 "all": _plain(pairs),
                 **({"stages": [_plain(stage) for stage in by_stage(pairs, durations_s)]} if durations_s else {}),
-                **({} if found is None else {"by_batch": [_bin(group) for group in by_batch(pairs)]}),
+                **({} if result is None else {"by_batch": [_bin(group) for group in by_batch(pairs)]}),
             }
             for name, pairs in runs.items()
         }
     }
     if expected:
         document["step_time"] = {name: expected_data(*one) for name, one in expected.items()}
-    if found is not None:
-        document["latency"] = {"kind": found.fit.latency.kind, **found.fit.latency.settings}
-        document["kept"] = found.fit.kept
+    if result is not None:
+        document["latency"] = {"kind": result.fit.latency.kind, **result.fit.latency.settings}
+        document["kept"] = result.fit.kept
         document["level"] = LEVEL
-        document["found"] = [asdict(one) for one in found.fit.found]
-        document["sums"] = [{**asdict(one), "text": one.text} for one in found.fit.sums]
-        document["statements"] = found.fit.statements
+        document["found"] = [asdict(one) for one in result.fit.found]
+        document["sums"] = [{**asdict(one), "text": one.text} for one in result.fit.sums]
+        document["statements"] = result.fit.statements
         document["expected_error_percent"] = [
             {
                 "users": errors.load.users,
                 "prompt_tokens": errors.load.prompt_tokens,
                 **{metric: round(100.0 * share, 2) for metric, share in errors.within.items()},
             }
-            for errors in found.fit.elsewhere
+            for errors in result.fit.elsewhere
         ]
-        document["before"] = {name: _plain(pairs) for name, pairs in found.before.items()}
-        document["left_out"] = {one.name: one.why for one in found.fit.left_out}
-        document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in found.left_out_runs.items()}
+        document["before"] = {name: _plain(pairs) for name, pairs in result.before.items()}
+        document["left_out"] = {one.name: one.why for one in result.fit.left_out}
+        document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in result.left_out_runs.items()}
     return to_json(document)
 
 
@@ -433,5 +439,9 @@ def _bin(group: Pairs) -> dict[str, object]:
 
 
 def _plain(pairs: Pairs) -> dict[str, object]:
-    found = {metric: agreement(pairs, metric) for metric in METRICS}
-    return {metric: {**asdict(told), "grade": told.grade} for metric, told in found.items() if told is not None}
+    comparisons = {metric: agreement(pairs, metric) for metric in METRICS}
+    return {
+        metric: {**asdict(comparison), "grade": comparison.grade}
+        for metric, comparison in comparisons.items()
+        if comparison is not None
+    }

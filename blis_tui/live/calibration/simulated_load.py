@@ -256,13 +256,13 @@ def disagreement(runs: Mapping[str, Pairs], *, of_means: bool = False) -> float:
         runs: pairs of recordings.
         of_means: whether to ignore single errors, for servers with delays that are not simulated.
     """
-    found = [
-        abs(told.bias) + (0.0 if of_means else told.mape)
+    errors = [
+        abs(comparison.bias) + (0.0 if of_means else comparison.mape)
         for pairs in runs.values()
         for metric in METRICS
-        if (told := agreement(pairs, metric)) is not None
+        if (comparison := agreement(pairs, metric)) is not None
     ]
-    return fsum(found) / len(found) if found else 0.0
+    return fsum(errors) / len(errors) if errors else 0.0
 
 
 Runs: TypeAlias = "dict[str, Pairs]"

@@ -87,9 +87,9 @@ def read_whole(body: bytes, stamp_ns: int) -> Answer:
     answer = Answer(ended=True)
     reader = _Reader(answer)
     tokens = reader.take(body)
-    told = answer.usage.completion_tokens
-    if not answer.told_ids and told is not None:
-        tokens = told
+    reported_tokens = answer.usage.completion_tokens
+    if not answer.told_ids and reported_tokens is not None:
+        tokens = reported_tokens
     if tokens:
         answer.chunks.append((stamp_ns, tokens))
     if not answer.finish_reason and not answer.error:
@@ -116,9 +116,9 @@ def read_answer(
     answer = read_stream(pieces)
     kind = headers.get("content-type", "")
     if not answer.chunks and not answer.error and kind.partition(";")[0].strip().lower() == "application/json":
-        told = read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
+        whole = read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
         answer.error = (
-            told.error if not told.chunks else ""
+            whole.error if not whole.chunks else ""
         ) or "the answer came in one piece, not as a stream of tokens"
     return answer
 
@@ -126,8 +126,8 @@ def read_answer(
 def error_text(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> str:
     """Return the text of a refusal, with a redirect target or the time after which to retry."""
     known = headers or {}
-    told = [f"{name}: {brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
-    return " ".join([_refusal(body, status), *([f"({', '.join(told)})"] if told else [])])
+    details = [f"{name}: {brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
+    return " ".join([_refusal(body, status), *([f"({', '.join(details)})"] if details else [])])
 
 
 def brief(text: str) -> str:
@@ -237,9 +237,11 @@ class _Reader:
             return
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        told = Usage(count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens")), count_of(cached))
-        self._answer.usage = told
-        self._counted = told.completion_tokens or self._counted
+        reported = Usage(
+            count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens")), count_of(cached)
+        )
+        self._answer.usage = reported
+        self._counted = reported.completion_tokens or self._counted
 
     def close(self) -> None:
         """Finish the answer."""

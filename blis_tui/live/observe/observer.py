@@ -89,12 +89,12 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
         hint = _UNTRUSTED if untrusted else "is the server running, and is the address right?"
         raise InputError(f"cannot reach {address}: {why}", help=hint) from error
     text = "" if metrics is None else metrics.body.decode(errors="replace")
-    told = settings(text)
+    reported = settings(text)
     model = _first_model(models)
     longest, name = model.get("max_model_len"), model.get("id")
     number = _map(version).get("version")
     server = replace(
-        told,
+        reported,
         version=brief(number) if isinstance(number, str) else "",
         model=name if isinstance(name, str) and name == brief(name) else "",
         max_model_len=count_of(longest),
@@ -154,10 +154,10 @@ def _map(reply: Reply | None) -> Mapping[str, object]:
     if reply is None:
         return {}
     try:
-        found = parse_foreign_json(reply.body)
+        document = parse_foreign_json(reply.body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 _LOG_S: Final = 0.002
@@ -253,11 +253,11 @@ class Observer:
 
     async def _prepare(self) -> tuple[RequestForm, bool, TextScale]:
         plan = self._plan
-        found = await survey(self._exchanges, plan.address)
-        self.server = found.server
-        dialect = plan.asking.dialect or ("vllm" if found.metrics or found.server.version else "openai")
-        asking = replace(plan.asking, dialect=dialect, model=plan.asking.model or found.server.model)
-        asking = replace(asking, text=asking.text or dialect == "openai", longest=found.server.max_model_len)
+        surveyed = await survey(self._exchanges, plan.address)
+        self.server = surveyed.server
+        dialect = plan.asking.dialect or ("vllm" if surveyed.metrics or surveyed.server.version else "openai")
+        asking = replace(plan.asking, dialect=dialect, model=plan.asking.model or surveyed.server.model)
+        asking = replace(asking, text=asking.text or dialect == "openai", longest=surveyed.server.max_model_len)
         prompts = Prompts(asking)
         timeout_s = plan.limits.timeout_us / 1e6
         scale = TextScale()
@@ -266,7 +266,7 @@ class Observer:
             prompts = Prompts(asking, scale)
         for number in range(plan.warm_up):
             await ask(self._exchanges, asking, prompts.warm_up(number, *_WARM_UP_TOKENS), timeout_s)
-        return asking, found.metrics, scale
+        return asking, surveyed.metrics, scale
 
     # ---- the run ----
 
@@ -274,7 +274,7 @@ class Observer:
         assert self.server is not None  # noqa: S101  (queried before)
         plan = self._plan
         before = await self._counters() if metrics else None
-        about = {**plan.about, **_said(asking), "complete": False}
+        about = {**plan.about, **_form_data(asking), "complete": False}
         about |= {"log": self._log is not None, "kv_events": self._kv_events is not None}
         self._folder.begin(about, self.server)
         if self._log is not None:
@@ -336,11 +336,11 @@ class Observer:
     async def _scrape(self) -> None:
         while True:
             asked_us = self._clock.now_us()
-            found = await self._counters()
+            figures = await self._counters()
             heard_us = self._clock.now_us()
-            if found:
-                self._progress.server = found
-                self._folder.scrape(Scrape(time_us=(asked_us + heard_us) // 2, values=found))
+            if figures:
+                self._progress.server = figures
+                self._folder.scrape(Scrape(time_us=(asked_us + heard_us) // 2, values=figures))
             await asyncio.sleep(max(self._plan.scrape_s - (heard_us - asked_us) / 1e6, 0.01))
 
     async def _counters(self) -> dict[str, float] | None:
@@ -362,7 +362,7 @@ class Observer:
             await asyncio.sleep(_LOG_S)
 
 
-def _said(asking: RequestForm) -> dict[str, object]:
+def _form_data(asking: RequestForm) -> dict[str, object]:
     """Return the form of requests, for the recording."""
     return {
         "api": asking.api,

@@ -30,7 +30,7 @@ _WORD_LIST: Final = (
 _WORDS: Final = tuple(_WORD_LIST.split())
 """Words that are one token each, with the preceding space, for most tokenizers."""
 _ANSWER: Final = "/answer"
-_SAID: Final = "/said"
+_WITHOUT_REASONING: Final = "/said"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Prompts:
 
     def _answer(self, name: str) -> tuple[list[int], str]:
         """Return an answer by the name of its segment, or of the segment without its reasoning."""
-        key = name.removesuffix(_SAID) + _ANSWER if name.endswith(_SAID) else name
+        key = name.removesuffix(_WITHOUT_REASONING) + _ANSWER if name.endswith(_WITHOUT_REASONING) else name
         return self._answers.get(key, ([], ""))
 
     def _drawn(self, name: str, tokens: int) -> list[int]:
@@ -169,7 +169,7 @@ class Prompts:
 
     def _messages(self, request: Request) -> list[dict[str, str]]:
         """Return the prompt as chat messages; earlier answers have the assistant's role, everything else the user's."""
-        found: list[dict[str, str]] = []
+        messages: list[dict[str, str]] = []
         left = request.input_tokens
         for name, tokens in request.segments:
             if not tokens:
@@ -177,11 +177,11 @@ class Prompts:
             left -= tokens
             text = self._answer(name)[1]
             role = "assistant" if text else "user"
-            found.append({"role": role, "content": text or self._words(name, self.scale.words(tokens))})
-        if left > 0 or not found:
+            messages.append({"role": role, "content": text or self._words(name, self.scale.words(tokens))})
+        if left > 0 or not messages:
             words = self.scale.words(left, alone=True)
-            found.append({"role": "user", "content": self._words(_own(request), words)})
-        return _merged(found)
+            messages.append({"role": "user", "content": self._words(_own(request), words)})
+        return _merged(messages)
 
     def _text(self, request: Request) -> str:
         return " ".join(message["content"] for message in self._messages(request))
@@ -197,13 +197,13 @@ def _own(request: Request) -> str:
 
 def _merged(messages: list[dict[str, str]]) -> list[dict[str, str]]:
     """Merge consecutive messages with the same role."""
-    found: list[dict[str, str]] = []
+    merged: list[dict[str, str]] = []
     for message in messages:
-        if found and found[-1]["role"] == message["role"]:
-            found[-1]["content"] += " " + message["content"]
+        if merged and merged[-1]["role"] == message["role"]:
+            merged[-1]["content"] += " " + message["content"]
         else:
-            found.append(message)
-    return found
+            merged.append(message)
+    return merged
 
 
 def _encoded(document: dict[str, object]) -> bytes:

@@ -154,8 +154,13 @@ class Observed:
     @property
     def contradicts(self) -> bool:
         """Whether the server's count differs from the tokens that it sent."""
-        told = self.completion_tokens
-        return self.told_ids and self.outcome == COMPLETED and told is not None and told != self.tokens
+        reported_tokens = self.completion_tokens
+        return (
+            self.told_ids
+            and self.outcome == COMPLETED
+            and reported_tokens is not None
+            and reported_tokens != self.tokens
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,13 +384,13 @@ def _table_row(row: Observed) -> RequestRow:
 
 def _within(segments: Segments, tokens: int) -> Segments:
     """Truncate a shared prefix to a prompt's length, because the server may have counted fewer tokens."""
-    found: list[tuple[str, int]] = []
+    kept: list[tuple[str, int]] = []
     for name, length in segments:
         part = min(length, tokens)
         if part > 0:
-            found.append((name, part))
+            kept.append((name, part))
         tokens -= part
-    return tuple(found)
+    return tuple(kept)
 
 
 def _trace_csv(rows: Sequence[Observed]) -> Iterator[str]:
@@ -415,14 +420,17 @@ def _trace_header(recording: Recording) -> str:
         "workload_seed": recording.about.get("workload_seed", 0),
         "workload_spec": recording.about.get("workload", ""),
     }
-    told: dict[str, object] = {
+    server_data: dict[str, object] = {
         "type": "vllm" if server.version else "openai",
         "model": server.model,
         "block_size": server.block_size_tokens,
         "max_model_len": server.max_model_len,
     }
     lines = [f"{key}: {json.dumps(value)}\n" for key, value in about.items()]
-    lines += ["server:\n", *(f"  {key}: {json.dumps(value)}\n" for key, value in told.items() if value is not None)]
+    lines += [
+        "server:\n",
+        *(f"  {key}: {json.dumps(value)}\n" for key, value in server_data.items() if value is not None),
+    ]
     return "".join(lines)
 
 
@@ -481,13 +489,13 @@ def read_about(folder: Path) -> tuple[dict[str, object], Server]:
     """
     path = folder / MANIFEST
     try:
-        found = parse_json(read_input(path, limit=_MAX_BYTES))
-        if not isinstance(found, dict) or found.get("version") != VERSION:
+        document = parse_json(read_input(path, limit=_MAX_BYTES))
+        if not isinstance(document, dict) or document.get("version") != VERSION:
             raise ValueError("its version is not supported by this version of blis-tui")  # noqa: TRY301
-        if not isinstance(counters := found.get("counters", {}), dict):
+        if not isinstance(counters := document.get("counters", {}), dict):
             raise ValueError("`counters` is not a map")  # noqa: TRY301, TRY004  (a file is wrong, not the caller)
         read_figures(counters)
-        return found, read_server(found.get("server", {}))
+        return document, read_server(document.get("server", {}))
     except ValueError as error:
         raise InputError(f"{path}: {error}", help="`blis-tui observe` writes this file") from error
 
@@ -507,13 +515,13 @@ def _lines(path: Path, read: Callable[[str], T], *, whole: bool, head: str | Non
         if lines[:1] != [head]:
             raise refuse(path, 1, ValueError(f"it is not the columns {head}"))
         lines = lines[1:]
-    found = []
+    rows = []
     for number, line in enumerate(lines, 1 if head is None else 2):
         try:
-            found.append(read(line))
+            rows.append(read(line))
         except ValueError as error:
             raise refuse(path, number, error) from error
-    return found
+    return rows
 
 
 _COUNTERS = (
@@ -543,9 +551,12 @@ def _write_steps(packets: Packets, track: int, recording: Recording) -> None:
     before_us = 0
     for step in recording.steps:
         if step.end_us is not None and step.end_us >= before_us:
-            told: dict[str, Argument] = {"prefill_tokens": step.prefill_tokens, "decode_requests": step.decode_requests}
+            batch: dict[str, Argument] = {
+                "prefill_tokens": step.prefill_tokens,
+                "decode_requests": step.decode_requests,
+            }
             begin_us = max(step.end_us - step.duration_us, before_us)
-            packets.begin(track, begin_us, "step", f"step {step.number}", told)
+            packets.begin(track, begin_us, "step", f"step {step.number}", batch)
             packets.end(track, step.end_us)
             before_us = step.end_us
 
@@ -562,8 +573,8 @@ def _write_requests(packets: Packets, server: int, recording: Recording) -> None
 
 
 def _write_request(packets: Packets, lane: int, row: Observed) -> None:
-    told: dict[str, Argument] = {"input_tokens": row.prompt, "output_tokens": row.tokens}
-    packets.begin(lane, row.sent_us, REQUEST, row.request_id, told)
+    counts: dict[str, Argument] = {"input_tokens": row.prompt, "output_tokens": row.tokens}
+    packets.begin(lane, row.sent_us, REQUEST, row.request_id, counts)
     if row.chunks:
         first_us, last_us = row.chunks[0][0], row.chunks[-1][0]
         packets.begin(lane, row.sent_us, "phase", "to first token", {})
@@ -608,40 +619,40 @@ def read_request(line: str) -> Observed:
     Raises:
         ValueError: the line is invalid; the message says how.
     """
-    found = _document(line)
-    outcome, chunks = found.get("outcome"), found.get("chunks")
+    document = _document(line)
+    outcome, chunks = document.get("outcome"), document.get("chunks")
     if not isinstance(outcome, str) or outcome not in OUTCOMES:
         raise ValueError(f"`outcome` is {brief(outcome)}")
     if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
         raise ValueError("`chunks` is not a list of times and token counts")
     return Observed(
-        request_id=_text(found, "request_id"),
-        index=_count(found, "index"),
+        request_id=_text(document, "request_id"),
+        index=_count(document, "index"),
         outcome=outcome,
-        due_us=_time(found, "due_us"),
-        sent_us=_time(found, "sent_us"),
-        done_us=_time(found, "done_us"),
-        input_tokens=_count(found, "input_tokens"),
-        output_tokens=_count(found, "output_tokens"),
+        due_us=_time(document, "due_us"),
+        sent_us=_time(document, "sent_us"),
+        done_us=_time(document, "done_us"),
+        input_tokens=_count(document, "input_tokens"),
+        output_tokens=_count(document, "output_tokens"),
         chunks=tuple((time_us, count) for time_us, count in chunks),
-        prompt_tokens=_optional(found, "prompt_tokens"),
-        completion_tokens=_optional(found, "completion_tokens"),
-        cached_tokens=_optional(found, "cached_tokens"),
-        told_ids=found.get("told_ids") is True,
-        whole=found.get("whole") is True,
-        merged=_optional(found, "merged") or 0,
-        status=_optional(found, "status") or 0,
-        finish_reason=_text(found, "finish_reason", ""),
-        error=_text(found, "error", ""),
-        segments=read_segments(_text(found, "segments", ""), _LONGEST_PROMPT),
-        answer_segment=_text(found, "answer_segment", ""),
-        slo_class=_text(found, "slo_class", "standard"),
-        tenant=_text(found, "tenant", ""),
-        model=_text(found, "model", ""),
-        adapter=_text(found, "adapter", ""),
-        session_id=_text(found, "session_id", ""),
-        round_index=_optional(found, "round_index") or 0,
-        deadline_us=_time(found, "deadline_us") if "deadline_us" in found else 0,
+        prompt_tokens=_optional(document, "prompt_tokens"),
+        completion_tokens=_optional(document, "completion_tokens"),
+        cached_tokens=_optional(document, "cached_tokens"),
+        told_ids=document.get("told_ids") is True,
+        whole=document.get("whole") is True,
+        merged=_optional(document, "merged") or 0,
+        status=_optional(document, "status") or 0,
+        finish_reason=_text(document, "finish_reason", ""),
+        error=_text(document, "error", ""),
+        segments=read_segments(_text(document, "segments", ""), _LONGEST_PROMPT),
+        answer_segment=_text(document, "answer_segment", ""),
+        slo_class=_text(document, "slo_class", "standard"),
+        tenant=_text(document, "tenant", ""),
+        model=_text(document, "model", ""),
+        adapter=_text(document, "adapter", ""),
+        session_id=_text(document, "session_id", ""),
+        round_index=_optional(document, "round_index") or 0,
+        deadline_us=_time(document, "deadline_us") if "deadline_us" in document else 0,
     )
 
 
@@ -652,18 +663,18 @@ def scrape_line(scrape: Scrape) -> str:
 
 def read_scrape(line: str) -> Scrape:
     """Parse a line written by :func:`scrape_line`. Raises ValueError if it is invalid."""
-    found = dict(_document(line))
-    time_us = _time(found, "time_us")
-    del found["time_us"]
-    return Scrape(time_us=time_us, values=read_figures(found))
+    document = dict(_document(line))
+    time_us = _time(document, "time_us")
+    del document["time_us"]
+    return Scrape(time_us=time_us, values=read_figures(document))
 
 
-def read_figures(found: Mapping[str, object]) -> dict[str, float]:
+def read_figures(document: Mapping[str, object]) -> dict[str, float]:
     """Return figures of a server by name. Raises ValueError if one is not a number, or larger than any can be."""
-    for name, value in found.items():
+    for name, value in document.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST <= value <= MOST:
             raise ValueError(f"`{name}` is {brief(value)}, no figure of a server")
-    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+    return {name: float(value) for name, value in document.items() if isinstance(value, int | float)}
 
 
 def step_line(step: Step, kv_blocks: int | None = None) -> str:
@@ -705,8 +716,8 @@ def _cell(name: str, text: str, most: int = MOST_TOKENS, least: int = 0) -> int:
 
 def server_document(server: Server) -> dict[str, object]:
     """Return what is known of a server, as plain data."""
-    found = {name: getattr(server, name) for name in Server.__dataclass_fields__}
-    return {name: value for name, value in found.items() if value not in (None, "")}
+    document = {name: getattr(server, name) for name in Server.__dataclass_fields__}
+    return {name: value for name, value in document.items() if value not in (None, "")}
 
 
 def read_server(document: object) -> Server:
@@ -726,33 +737,33 @@ def read_server(document: object) -> Server:
 
 
 def _document(line: str) -> Mapping[str, object]:
-    found = parse_json(line)
-    if not isinstance(found, dict):
+    document = parse_json(line)
+    if not isinstance(document, dict):
         raise ValueError("the line is not a JSON object")  # noqa: TRY004  (as above)
-    return found
+    return document
 
 
-def _whole(found: Mapping[str, object], name: str, least: int, most: int) -> int:
-    value = found.get(name)
+def _whole(document: Mapping[str, object], name: str, least: int, most: int) -> int:
+    value = document.get(name)
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"`{name}` is {brief(value)}, no whole number from {least} to {most}")
     return value
 
 
-def _time(found: Mapping[str, object], name: str) -> int:
-    return _whole(found, name, -MOST, MOST)
+def _time(document: Mapping[str, object], name: str) -> int:
+    return _whole(document, name, -MOST, MOST)
 
 
-def _count(found: Mapping[str, object], name: str) -> int:
-    return _whole(found, name, 0, MOST_TOKENS)
+def _count(document: Mapping[str, object], name: str) -> int:
+    return _whole(document, name, 0, MOST_TOKENS)
 
 
-def _optional(found: Mapping[str, object], name: str) -> int | None:
-    return _count(found, name) if found.get(name) is not None else None
+def _optional(document: Mapping[str, object], name: str) -> int | None:
+    return _count(document, name) if document.get(name) is not None else None
 
 
-def _text(found: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
-    value = found.get(name, otherwise)
+def _text(document: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
+    value = document.get(name, otherwise)
     if not isinstance(value, str):
         raise ValueError(f"`{name}` is {brief(value)}, no text")  # noqa: TRY004  (as above)
     return value

@@ -230,71 +230,75 @@ def spread(values: Sequence[int]) -> Spread | None:
 
 def warnings(summary: Summary, recording: Recording) -> list[str]:
     """Return what distorts the recording, one sentence each."""
-    found = []
+    sentences = []
     if summary.failed:
         parts = [f"{count_text(count)} {name}" for name, count in summary.outcomes.items() if name != COMPLETED]
-        found.append(f"{plural(summary.failed, 'request')} without a complete answer: {', '.join(parts)}")
+        sentences.append(f"{plural(summary.failed, 'request')} without a complete answer: {', '.join(parts)}")
     late, ttft = summary.late, summary.ttft
     if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
-        found.append(
+        sentences.append(
             f"at least 1 in 100 requests was sent {span_text(round(late.p99_us))} late, compared with a median time to"
             f" first token of {span_text(round(ttft.p50_us))}: this machine was busy, and the load was not quite as"
             " intended"
         )
     if summary.chunks and summary.merged > _MERGED_SHARE * summary.chunks:
-        found.append(
+        sentences.append(
             f"{count_text(summary.merged)} of {plural(summary.chunks, 'chunk')} were read together with an earlier one:"
             " gaps between tokens are less exact"
         )
     if summary.contradictions:
-        found.append(
+        sentences.append(
             f"the server's token count differs from the tokens it sent in {plural(summary.contradictions, 'answer')}"
         )
-    found += _length_warnings(summary, recording)
-    found += _server_warnings(summary, recording)
-    found += _lost_warnings(recording)
-    return found
+    sentences += _length_warnings(summary, recording)
+    sentences += _server_warnings(summary, recording)
+    sentences += _lost_warnings(recording)
+    return sentences
 
 
 def _length_warnings(summary: Summary, recording: Recording) -> list[str]:
     """Return warnings about prompts and answers whose lengths differ from the requested ones, or are unknown."""
-    found = []
+    sentences = []
     if summary.guessed:
-        found.append(
+        sentences.append(
             f"for {plural(summary.guessed, 'answer')}, the server sent neither token ids nor `usage`: each chunk "
             f"counts as one token, but may contain more"
         )
     if summary.shorter:
-        found.append(f"{plural(summary.shorter, 'answer')} ended before the requested length: they replay as they were")
+        sentences.append(
+            f"{plural(summary.shorter, 'answer')} ended before the requested length: they replay as they were"
+        )
     if summary.longer and recording.about.get("exact_lengths") is not False:
-        found.append(f"{plural(summary.longer, 'answer')} went beyond the requested length: they replay as they were")
+        sentences.append(
+            f"{plural(summary.longer, 'answer')} went beyond the requested length: they replay as they were"
+        )
     asked, counted = summary.asked_tokens, summary.counted_tokens
     if abs(counted - asked) > _OTHER_PROMPTS * asked:
-        found.append(
+        sentences.append(
             f"prompts of {count_text(asked)} tokens were requested, the server counted {count_text(counted)}: they "
             f"replay as it counted"
         )
-    return found
+    return sentences
 
 
 def _lost_warnings(recording: Recording) -> list[str]:
     """Return warnings about missing data besides the answers."""
     about = recording.about
-    found = []
+    sentences = []
     if about.get("log") is True and not recording.steps:
-        found.append(
+        sentences.append(
             "the log has no steps: is it the log of this server, and was it started with "
             "--enable-logging-iteration-details?"
         )
     if about.get("kv_events") is True and not (recording.folder / KV_EVENTS).is_file():
-        found.append(
+        sentences.append(
             "no KV cache events arrived: does the server publish them (--kv-events-config), and at this address?"
         )
     lost = about.get("lost_scrapes")
     if isinstance(lost, int) and lost:
         tries = plural(lost, "time")
-        found.append(f"the server's metrics could not be read {tries}: the server's own figures are incomplete")
-    return found
+        sentences.append(f"the server's metrics could not be read {tries}: the server's own figures are incomplete")
+    return sentences
 
 
 def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
@@ -302,9 +306,9 @@ def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
     counters = recording.about.get("counters")
     if not isinstance(counters, dict):
         return []
-    told = counters.get("vllm:generation_tokens_total")
-    if not summary.failed and isinstance(told, int | float) and round(told) != summary.output_tokens:
-        counts = f"{count_text(round(told))} tokens generated, {count_text(summary.output_tokens)} came"
+    generated = counters.get("vllm:generation_tokens_total")
+    if not summary.failed and isinstance(generated, int | float) and round(generated) != summary.output_tokens:
+        counts = f"{count_text(round(generated))} tokens generated, {count_text(summary.output_tokens)} came"
         return [f"the server's metrics count {counts}: it served other requests meanwhile, or its counts are wrong"]
     return []
 
@@ -340,9 +344,9 @@ def summary_text(summary: Summary, recording: Recording) -> str:
     ]
     counted = _counters(recording)
     if recording.steps or counted:
-        told = [plural(len(recording.steps), "step")] if recording.steps else []
-        told += [f"{count_text(value)} {name}" for name, value in counted.items()]
-        lines += ["", f"by the server: {', '.join(told)}"]
+        counts = [plural(len(recording.steps), "step")] if recording.steps else []
+        counts += [f"{count_text(value)} {name}" for name, value in counted.items()]
+        lines += ["", f"by the server: {', '.join(counts)}"]
     return "\n".join(map(printable, lines)) + "\n"
 
 
@@ -379,5 +383,5 @@ def _line(name: str, spread: Spread) -> str:
 
 def _counters(recording: Recording) -> Mapping[str, int]:
     counters = recording.about.get("counters")
-    found = counters if isinstance(counters, dict) else {}
-    return {name: round(found[key]) for name, key in _COUNTED if isinstance(found.get(key), int | float)}
+    reported = counters if isinstance(counters, dict) else {}
+    return {name: round(reported[key]) for name, key in _COUNTED if isinstance(reported.get(key), int | float)}

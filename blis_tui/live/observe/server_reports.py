@@ -79,7 +79,7 @@ def samples(text: str, wanted: Collection[str]) -> Iterator[tuple[str, Mapping[s
         if (match := _NAME.match(line)) is None or match[0] not in wanted or len(line) > _LONGEST_LINE:
             continue
         labels, place = _labels(line, match.end())
-        if (told := _VALUE.match(line, place)) is not None and (value := _value(told[1] or told[2])) is not None:
+        if (number := _VALUE.match(line, place)) is not None and (value := _value(number[1] or number[2])) is not None:
             yield match[0], labels, value
 
 
@@ -106,10 +106,10 @@ def _value(text: str) -> float | None:
 
 def values(text: str) -> dict[str, float]:
     """Return the recorded values of a scrape by name: sums over engines, and means of shares."""
-    found: dict[str, list[float]] = {}
+    sampled: dict[str, list[float]] = {}
     for name, _, value in samples(text, _WANTED):
-        found.setdefault(name, []).append(value)
-    totals = {name: _together(name, found[name]) for name in (*GAUGES, *COUNTERS, *SUMS) if name in found}
+        sampled.setdefault(name, []).append(value)
+    totals = {name: _together(name, sampled[name]) for name in (*GAUGES, *COUNTERS, *SUMS) if name in sampled}
     return {name: total for name, total in totals.items() if total <= MOST}
 
 
@@ -278,9 +278,9 @@ class Tail:
                 return
             if not read:
                 return
-            *found, rest = (self._rest + read).split(b"\n")
+            *whole_lines, rest = (self._rest + read).split(b"\n")
             self._rest = rest[-_LONGEST_LOG_LINE:]
-            for line in found:
+            for line in whole_lines:
                 yield line, written_ns
 
     def close(self) -> None:

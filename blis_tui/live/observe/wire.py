@@ -288,8 +288,8 @@ class Target:
         """Return its addresses, looked up once. Raises OSError if there is no such host."""
         if not self._found:
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            self._found = [one for one in found if one[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
+            resolved = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            self._found = [one for one in resolved if one[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
         return self._found
 
     def head(self, method: str, path: str, length: int) -> bytes:

@@ -69,7 +69,7 @@ class _LiveRequest:
 
     request: Request
     instance: int = -1
-    told: int = 0
+    announced_tokens: int = 0
     """Number of tokens whose time has been announced."""
 
 
@@ -203,8 +203,8 @@ class Core:
         end_us = record.time_us + record.duration_us
         for number, live in self._at.get(record.instance, {}).items():
             tokens = cohort.generated_tokens(live.request)
-            if tokens > live.told:
-                live.told = tokens
+            if tokens > live.announced_tokens:
+                live.announced_tokens = tokens
                 self._tell(number, end_us + tokens * overhead_us, tokens)
 
     def _completed(self, record: Completed) -> None:
@@ -224,7 +224,9 @@ class Core:
         if request.state is RequestState.TIMED_OUT:
             self._end(request.request_id, self.simulation.now_us, ABORTED, "")
         elif e2e_us >= 0 and (live := self._live.get(request.index)) is not None:
-            self._tell(request.index, request.arrival_us + e2e_us, max(request.generated_tokens, live.told), OVER)
+            self._tell(
+                request.index, request.arrival_us + e2e_us, max(request.generated_tokens, live.announced_tokens), OVER
+            )
 
     def _end(self, name: str, time_us: int, end: str, reason: str) -> None:
         live = self._known(name)
@@ -234,7 +236,7 @@ class Core:
         self._at.get(live.instance, {}).pop(live.request.index, None)
         if end != OVER:
             self._gone[live.request.index] = None  # tokens of the step in flight are not delivered any more
-            self._tell(live.request.index, time_us, live.told, end, reason)
+            self._tell(live.request.index, time_us, live.announced_tokens, end, reason)
 
     def _known(self, name: str) -> _LiveRequest | None:
         number = self._numbers.get(name)

@@ -96,9 +96,9 @@ class Metrics:
         if row.instance < 0:
             return
         for family, one in zip(FAMILIES, sums[row.instance], strict=True):
-            found = family.of(row)
-            if found is not None and (found[0] >= 0 or found[0] == AT_DEADLINE):
-                one.add(found[1], family.scale())
+            values = family.of(row)
+            if values is not None and (values[0] >= 0 or values[0] == AT_DEADLINE):
+                one.add(values[1], family.scale())
         first_tokens[row.instance] += row.first_token_us >= 0 and row.output_tokens > 0
 
     # ---- text ----
@@ -118,10 +118,10 @@ class Metrics:
         yield from about(GAPS.name, "histogram", GAPS.help)
         for instance, (counts, total_us) in zip(instances, gaps, strict=True):
             yield from _histogram(GAPS.name, self._labels(instance), GAPS.buckets_s, counts, total_us / US_PER_S)
-        told = ""
+        described = ""
         for place, family in enumerate(FAMILIES):
-            if family.name != told:
-                told = family.name
+            if family.name != described:
+                described = family.name
                 name = f"{family.name}_total" if family.counts else family.name
                 yield from about(name, "counter" if family.counts else "histogram", family.help)
             for instance in instances:

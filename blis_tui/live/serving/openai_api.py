@@ -123,12 +123,12 @@ def _conversation(document: Mapping[str, object], longest: int) -> list[int]:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedError(400, "`messages` must be a list of messages", "messages")
-    found = []
+    turns = []
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise RefusedError(400, "each message needs a role", "messages")
-        found.append((message["role"], _text(message.get("content"))))
-    return encode_chat(found, longest)
+        turns.append((message["role"], _text(message.get("content"))))
+    return encode_chat(turns, longest)
 
 
 def _text(content: object) -> str:
@@ -180,12 +180,12 @@ class Shape:
 
     def chunk(self, text: str, ids: Sequence[int], finish: str | None, usage: object = None) -> dict[str, object]:
         """Return a chunk of a stream."""
-        said: dict[str, object] = {"delta": {"content": text}} if self.wanted.chat else {"text": text}
-        return self._document([self._choice(said, ids, finish)], usage, chunk=True)
+        content: dict[str, object] = {"delta": {"content": text}} if self.wanted.chat else {"text": text}
+        return self._document([self._choice(content, ids, finish)], usage, chunk=True)
 
-    def _choice(self, said: Mapping[str, object], ids: Sequence[int], finish: str | None) -> dict[str, object]:
+    def _choice(self, content: Mapping[str, object], ids: Sequence[int], finish: str | None) -> dict[str, object]:
         ended = {"logprobs": None, "finish_reason": finish}
-        return {"index": 0, **said, **ended, **({"token_ids": list(ids)} if self.wanted.token_ids else {})}
+        return {"index": 0, **content, **ended, **({"token_ids": list(ids)} if self.wanted.token_ids else {})}
 
     def first_chunk(self) -> dict[str, object] | None:
         """Return the first chunk of a stream, if any."""
@@ -200,9 +200,9 @@ class Shape:
 
     def whole(self, text: str, ids: Sequence[int], finish: str, usage: object) -> dict[str, object]:
         """Return a complete answer."""
-        said: dict[str, object] = {"message": {"role": "assistant", "content": text}}
-        said = said if self.wanted.chat else {"text": text}
-        return self._document([self._choice(said, ids, finish)], usage, chunk=False)
+        content: dict[str, object] = {"message": {"role": "assistant", "content": text}}
+        content = content if self.wanted.chat else {"text": text}
+        return self._document([self._choice(content, ids, finish)], usage, chunk=False)
 
     def _document(self, choices: list[dict[str, object]], usage: object, *, chunk: bool) -> dict[str, object]:
         kind = "text_completion" if not self.wanted.chat else "chat.completion.chunk" if chunk else "chat.completion"

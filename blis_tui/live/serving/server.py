@@ -434,8 +434,8 @@ class Address:
     most_connections: int = connections.MOST_CONNECTIONS
 
 
-async def run(endpoint: Endpoint, address: Address, said: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set or the simulation cannot go on; ``said`` is told the port.
+async def run(endpoint: Endpoint, address: Address, on_listening: Callable[[int], None], stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set or the simulation cannot go on; ``on_listening`` is told the port.
 
     Raises:
         InputError: the address cannot be listened on.
@@ -464,7 +464,7 @@ async def run(endpoint: Endpoint, address: Address, said: Callable[[int], None],
     tasks = [asyncio.create_task(coroutine) for coroutine in (endpoint.keep_pace(), stop.wait(), accepted.close_idle())]
     try:
         listening = await _listening(accepted, address)
-        said(int(listening.sockets[0].getsockname()[1]))
+        on_listening(int(listening.sockets[0].getsockname()[1]))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         listening.close()
     finally:

@@ -66,11 +66,11 @@ class Contents:
         hashes = self._hashes([*prompt, *answer], salt)
         shared: Segments = ()
         for count, one in enumerate(hashes[: len(prompt) // self._size], 1):
-            found = self._known.get(one)
-            if found is None:
+            known_segments = self._known.get(one)
+            if known_segments is None:
                 break
             self._known.move_to_end(one)
-            shared = _head(found, count * self._size)
+            shared = _head(known_segments, count * self._size)
         rest = len(prompt) - _length(shared)
         segments = (*shared, (name, rest)) if rest else shared
         whole = (*segments, (f"{name}/answer", len(answer))) if answer else segments
@@ -81,24 +81,24 @@ class Contents:
         return Content(segments, f"{name}/answer", hashes)
 
     def _hashes(self, tokens: Sequence[int], salt: str) -> tuple[int, ...]:
-        found: list[int] = []
+        hashes: list[int] = []
         before = salt.encode()
         for end in range(self._size, len(tokens) + 1, self._size):
             block = array("q", tokens[end - self._size : end])
             before = blake2b(before + block.tobytes(), digest_size=8).digest()
-            found.append(int.from_bytes(before, "big"))
-        return tuple(found)
+            hashes.append(int.from_bytes(before, "big"))
+        return tuple(hashes)
 
 
 def _head(segments: Segments, tokens: int) -> Segments:
     """Return the first ``tokens`` tokens of these segments."""
-    found: list[tuple[str, int]] = []
+    head: list[tuple[str, int]] = []
     for name, length in segments:
         if tokens <= 0:
             break
-        found.append((name, min(length, tokens)))
+        head.append((name, min(length, tokens)))
         tokens -= length
-    return tuple(found)
+    return tuple(head)
 
 
 def _length(segments: Segments) -> int:

@@ -44,16 +44,16 @@ class _Unique:
 
     def renamed(self, names: Sequence[str]) -> dict[str, str]:
         """Return the new names of a document: ``chat`` becomes ``chat-2`` if another document has one."""
-        found: dict[str, str] = {}
+        new_names: dict[str, str] = {}
         own = dict.fromkeys(names)
         for name in own:
             unique, number = name, 1
             while unique in self._taken or (unique != name and unique in own):
                 number += 1
                 unique = f"{name}-{number}"
-            found[name] = unique
-        self._taken.update(dict.fromkeys(found.values()))
-        return found
+            new_names[name] = unique
+        self._taken.update(dict.fromkeys(new_names.values()))
+        return new_names
 
 
 def are_traces(parts: Sequence[Traffic]) -> bool:

@@ -63,7 +63,7 @@ def facts(description: Description) -> dict[str, str]:
     rate, burst, reuse = description.rate, description.burstiness, description.prefix_reuse
     seed = "" if description.seed is None else f", seed {description.seed}"
     cut = "" if description.cut is None else ", the first of an endless workload"
-    told = {
+    figures = {
         "workload": f"{description.name} ({_SOURCES[description.source]}{seed})",
         "requests": f"{description.requests:,} in {description.duration_s:,.1f} s{cut}",
         **({"left out": ", ".join(map(str, description.left_out))} if description.left_out else {}),
@@ -78,10 +78,10 @@ def facts(description: Description) -> dict[str, str]:
     }
     if (sessions := description.sessions) is not None:
         gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"
-        told["sessions"] = (
+        figures["sessions"] = (
             f"{sessions.sessions:,} of {sessions.turns_mean:,.1f} turns on average, at most {sessions.turns_max:,}{gap}"
         )
-    return told
+    return figures
 
 
 def _reuse(reuse: Reuse) -> str:
@@ -135,9 +135,9 @@ LENGTH_COLUMNS: Final = _COLUMNS
 
 
 def _facts(description: Description) -> Iterator[str]:
-    told = facts(description)
-    width = max(map(len, told)) + 2
-    for name, text in told.items():
+    figures = facts(description)
+    width = max(map(len, figures)) + 2
+    for name, text in figures.items():
         yield printable(f"{name:<{width}}{text}")
 
 
@@ -169,17 +169,17 @@ def _course(course: RequestsOverTime) -> str:
 
 
 def _histograms(prompts: Sequence[Bin], outputs: Sequence[Bin]) -> str:
-    found: dict[tuple[int, int], list[int]] = {}
+    by_bin: dict[tuple[int, int], list[int]] = {}
     for side, bins in enumerate((prompts, outputs)):
         for one in bins:
-            found.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
-    tops = [max(counts[side] for counts in found.values()) for side in (0, 1)]
+            by_bin.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
+    tops = [max(counts[side] for counts in by_bin.values()) for side in (0, 1)]
     lines = [f"{'tokens':>21}  {'prompts':<{_BAR + 9}}{'outputs'}"]
-    for low, high in sorted(found):
+    for low, high in sorted(by_bin):
         label = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         cells = [
             f"{fine_bar(count, top, _BAR):<{_BAR}}{count:>7,}"
-            for count, top in zip(found[low, high], tops, strict=True)
+            for count, top in zip(by_bin[low, high], tops, strict=True)
         ]
         lines.append(f"{label:>21}  {'  '.join(cells)}".rstrip())
     return "\n".join(lines)

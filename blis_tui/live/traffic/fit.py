@@ -142,18 +142,20 @@ def fit(
     if (len(ledger) - 1) * SECOND > _MOST_RATE * span_us:
         message = f"the trace has more than {_MOST_RATE:,} requests a second, which a document cannot have"
         raise PolicyError(message, help="is the unit of its times right?")
-    talks = group_sessions(ledger)
-    if talks and stage_s:
+    session_groups = group_sessions(ledger)
+    if session_groups and stage_s:
         raise PolicyError("sessions are fitted at one rate", help="remove --stage")
-    in_sessions = {row for talk in talks for row in talk.rows()}
+    in_sessions = {row for group in session_groups for row in group.rows()}
     known = kinds_of(ledger, in_sessions)
     clock = _Stages(arrivals, stage_s) if stage_s else None
     fitted = tuple(_client(ledger, kind, clock) for kind in known.found)
-    told = tuple(_sessions(ledger, talk) for talk in talks)
+    session_clients = tuple(_sessions(ledger, group) for group in session_groups)
     load: dict[str, Json] = {"requests": len(ledger), "rate_per_s": rounded((len(ledger) - 1) * SECOND / span_us)}
-    if talks:
+    if session_groups:
         begins = [row for row in range(len(ledger)) if row not in in_sessions]
-        begins = sorted(arrivals[row] for row in (*begins, *(said[0] for talk in talks for said in talk.sessions)))
+        begins = sorted(
+            arrivals[row] for row in (*begins, *(session[0] for group in session_groups for session in group.sessions))
+        )
         span_us = begins[-1] - begins[0] or span_us
         load["rate_per_s"] = rounded(max(1, len(begins) - 1) * SECOND / span_us)
         if not known.found:
@@ -167,17 +169,22 @@ def fit(
         **load,
         "clients": [
             *(_kind_data(kind, client) for kind, client in zip(known.found, fitted, strict=True)),
-            *(_session_data(talk, client, ledger) for talk, client in zip(talks, told, strict=True)),
+            *(
+                _session_data(group, client, ledger)
+                for group, client in zip(session_groups, session_clients, strict=True)
+            ),
         ],
     }
-    fitted += told
+    fitted += session_clients
     opened = open_workload(parse(Source("the fitted workload", yaml_text(data))), plugins=plugins)
     # With few requests, chance matters more than the document.
     drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
-    again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
+    again = Ledger(
+        _generated(opened.workload, ledger, session_groups, drawn, plugins or builtin()), ledger.block_size_tokens
+    )
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
-    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger), *_cut(ledger, talks))
+    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger), *_cut(ledger, session_groups))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
     remarks += [f"Note: {text}." for text in notes]
     return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
@@ -195,21 +202,21 @@ def _assumed(agreement: dict[str, Agreement]) -> list[str]:
 
 def _unfitted(ledger: Ledger) -> list[str]:
     """Return a note on what the trace's requests have that the fitted clients lack."""
-    told = {"adapters": "LoRA adapters", "timeout_us": "deadlines", "max_output_tokens": "budgets of answers"}
+    descriptions = {"adapters": "LoRA adapters", "timeout_us": "deadlines", "max_output_tokens": "budgets of answers"}
     return [
         f"{what} are not fitted: add `{key}` to the clients of {plural(ledger.unfitted[key], 'request')} of the trace"
-        for key, what in told.items()
+        for key, what in descriptions.items()
         if ledger.unfitted[key]
     ]
 
 
-def _cut(ledger: Ledger, talks: Sequence[SessionGroup]) -> list[str]:
+def _cut(ledger: Ledger, session_groups: Sequence[SessionGroup]) -> list[str]:
     """Return a note if values are larger than those of documents."""
-    gaps = [gap for talk in talks for gap in talk.gaps_ms(ledger, answered=False)]
-    told = {"tokens": (*ledger.input_tokens, *ledger.output_tokens), "milliseconds between turns": gaps}
+    gaps = [gap for group in session_groups for gap in group.gaps_ms(ledger, answered=False)]
+    samples = {"tokens": (*ledger.input_tokens, *ledger.output_tokens), "milliseconds between turns": gaps}
     return [
         f"more than {LARGEST:,} {what} are fitted as that many: a document cannot have more"
-        for what, values in told.items()
+        for what, values in samples.items()
         if max(values, default=0) > LARGEST
     ]
 
@@ -275,33 +282,33 @@ def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
     )
 
 
-def _sessions(ledger: Ledger, talks: SessionGroup) -> FittedClient:
-    begins: list[float] = [ledger.arrival_us[session[0]] for session in talks.sessions]
+def _sessions(ledger: Ledger, group: SessionGroup) -> FittedClient:
+    begins: list[float] = [ledger.arrival_us[session[0]] for session in group.sessions]
     begins.sort()
     poisson = Chosen(data={"kind": "poisson"}, ks=0.0)
-    gaps = talks.gaps_ms(ledger, answered=talks.answered(ledger))
+    gaps = group.gaps_ms(ledger, answered=group.answered(ledger))
     return FittedClient(
-        id=talks.name,
-        requests=len(talks.rows()),
+        id=group.name,
+        requests=len(group.rows()),
         arrivals=choose_gaps(begins) if len(begins) > _LEAST and begins[-1] > begins[0] else poisson,
-        input_tokens=choose(talks.new_tokens(ledger)),
-        output_tokens=choose([max(1, ledger.output_tokens[row]) for row in talks.rows()]),
-        beside=reasoning_and_media_of(ledger, talks.rows(), talks.new_media(ledger)),
-        turns=choose([len(session) for session in talks.sessions]),
+        input_tokens=choose(group.new_tokens(ledger)),
+        output_tokens=choose([max(1, ledger.output_tokens[row]) for row in group.rows()]),
+        beside=reasoning_and_media_of(ledger, group.rows(), group.new_media(ledger)),
+        turns=choose([len(session) for session in group.sessions]),
         think_time_ms=choose(gaps) if gaps else None,
-        starts=len(talks.sessions),
+        starts=len(group.sessions),
     )
 
 
-def _session_data(talks: SessionGroup, fitted: FittedClient, ledger: Ledger) -> Json:
+def _session_data(group: SessionGroup, fitted: FittedClient, ledger: Ledger) -> Json:
     session: dict[str, Json] = {"turns": fitted.turns.data} if fitted.turns else {}
     if fitted.think_time_ms is not None:
         session["think_time_ms"] = fitted.think_time_ms.data
-    session["history"] = "full" if talks.history else "none"
-    if not talks.answered(ledger):
+    session["history"] = "full" if group.history else "none"
+    if not group.answered(ledger):
         session["pacing"] = "clock"
-    beside = fitted.beside.data("dropped" if talks.dropped else "kept") if fitted.beside else {}
-    return _client_data(talks, fitted, fitted.starts or 1, {"session": session, **beside})
+    beside = fitted.beside.data("dropped" if group.dropped else "kept") if fitted.beside else {}
+    return _client_data(group, fitted, fitted.starts or 1, {"session": session, **beside})
 
 
 def _kind_data(kind: Kind, fitted: FittedClient) -> Json:
@@ -319,12 +326,12 @@ def _client_data(of: Kind | SessionGroup, fitted: FittedClient, share: int, more
     }
     if of.prefix is not None:
         data["prefix"] = {"group": of.prefix.group, "tokens": of.prefix.tokens}
-    told = {"slo_class": of.slo_class, "tenant": of.tenant, "model": of.model}
-    return {**data, **{key: value for key, value in told.items() if value}}
+    names = {"slo_class": of.slo_class, "tenant": of.tenant, "model": of.model}
+    return {**data, **{key: value for key, value in names.items() if value}}
 
 
 def _generated(
-    workload: Workload, ledger: Ledger, talks: Sequence[SessionGroup], drawn: int, plugins: Registry
+    workload: Workload, ledger: Ledger, session_groups: Sequence[SessionGroup], drawn: int, plugins: Registry
 ) -> Iterator[RequestTiming]:
     """Generate requests of a document, enough to judge it; with sessions, as many as it says.
 
@@ -332,15 +339,15 @@ def _generated(
     prompts are drawn instead.
     """
     clients = list(workload.clients)
-    for at, talk in enumerate(talks, len(clients) - len(talks)):
+    for at, group in enumerate(session_groups, len(clients) - len(session_groups)):
         client = clients[at]
-        gaps = talk.gaps_ms(ledger, answered=False)
+        gaps = group.gaps_ms(ledger, answered=False)
         if client.session is not None and gaps:
             plain = dict(choose(gaps).data)
             wait = PluginConfig(kind=str(plain.pop("kind")), settings=cast("dict[str, Setting]", plain))
             clients[at] = replace(client, session=replace(client.session, think_time_ms=wait, pacing="clock"))
     workload = replace(workload, clients=tuple(clients))
-    return generate(workload if talks else replace(workload, requests=drawn), 0, plugins)
+    return generate(workload if session_groups else replace(workload, requests=drawn), 0, plugins)
 
 
 def _turns(ledger: Ledger) -> list[int]:
@@ -414,36 +421,36 @@ def _together(ledger: Ledger) -> float:
 def _warnings(
     clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool, together: float
 ) -> list[str]:
-    found = []
+    sentences = []
     if together > POOR:
-        found.append(
+        sentences.append(
             f"{share_text(together, 0)} of the requests arrive at the same time as the one before, which no arrival"
             " process does: replay the trace itself"
         )
     for client in clients:
         if client.requests < _FEW:
-            found.append(f"`{client.id}`: {plural(client.requests, 'request')} can say little about distributions")
+            sentences.append(f"`{client.id}`: {plural(client.requests, 'request')} can say little about distributions")
         if client.arrivals.ks > max(POOR, by_chance(client.requests)):
-            found.append(
+            sentences.append(
                 f"`{client.id}`: no arrival process is near (distance {client.arrivals.ks:.2f}); "
                 + ("" if staged or together > POOR else "try --stage 60, or ")
                 + "replay the trace itself"
             )
     by_minute = agreement["dispersion by minute"]
     if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
-        found.append(
+        sentences.append(
             f"the rate changes over time (index of dispersion by minute {by_minute.trace:.1f}, fitted"
             f" {by_minute.fitted or 0.0:.1f}); " + ("use shorter stages" if staged else "try --stage 60")
         )
     distances = {name: agreement[name].ks or 0.0 for name in ("CV of gaps", "prompt tokens", "output tokens")}
     named = {"CV of gaps": "gaps between the arrivals of all clients"}
-    found += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
+    sentences += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
     reuse = agreement["prefix reuse"]
     if reuse.trace is not None and abs(reuse.trace - (reuse.fitted or 0.0)) > _REUSE:
-        found.append(
+        sentences.append(
             f"prefix reuse: {_shown('prefix reuse', reuse.trace)}, fitted {_shown('prefix reuse', reuse.fitted)}"
         )
-    return found
+    return sentences
 
 
 def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], drawn: int) -> list[str]:
@@ -495,9 +502,9 @@ def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
     scaled_total, scaled_variance = spread(gaps)
     n = len(gaps)
     mean, cv = scaled_total / (n * n), rounded(sqrt(scaled_variance) * n / scaled_total, 4)
-    found = list(_processes(gaps, mean, cv))
-    best = min(found, key=lambda one: one.ks)
-    poisson = next((one for one in found if one.kind == "poisson"), best)
+    processes = list(_processes(gaps, mean, cv))
+    best = min(processes, key=lambda one: one.ks)
+    poisson = next((one for one in processes if one.kind == "poisson"), best)
     return poisson if poisson.ks <= best.ks + _SIMPLER else best
 
 

@@ -74,10 +74,10 @@ def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
     if exact:
         tries += [(tenants, by_head, ()), (no_tenants, by_head, (by_tenant,))]
     tries += [(tenants, by_band, (by_length,)), (no_tenants, by_band, (by_tenant, by_length))]
-    for names, prefix_of, told in tries:
+    for names, prefix_of, losses in tries:
         groups = _grouped(ledger, names, prefix_of, left_out)
         if len(groups) <= _MOST or names is no_tenants:
-            notes += [one for one in told if one != by_length or any(key[3] for key in groups)]
+            notes += [one for one in losses if one != by_length or any(key[3] for key in groups)]
             break
     return Kinds(found=tuple(_named(groups)), notes=tuple(notes))
 
@@ -173,32 +173,32 @@ class SessionGroup:
     def new_tokens(self, ledger: Ledger) -> list[int]:
         """Number of new text tokens of each prompt."""
         head = self.prefix.tokens if self.prefix else 0
-        found: list[int] = []
+        tokens: list[int] = []
         for session in self.sessions:
-            found.append(max(1, ledger.text_tokens(session[0]) - head))
+            tokens.append(max(1, ledger.text_tokens(session[0]) - head))
             for before, row in pairwise(session):
                 new = _new(ledger, before, row, dropped=self.dropped)
-                found.append(new if self.history and new > 0 else max(1, ledger.text_tokens(row) - head))
-        return found
+                tokens.append(new if self.history and new > 0 else max(1, ledger.text_tokens(row) - head))
+        return tokens
 
     def new_media(self, ledger: Ledger) -> list[Media]:
         """Return the new media of each prompt."""
-        found: list[Media] = []
+        media: list[Media] = []
         for session in self.sessions:
             before = NO_MEDIA
             for row in session:
                 there = ledger.media.get(row, NO_MEDIA)
-                found.append(Media(*(max(0, one - other) for one, other in zip(there, before, strict=True))))
+                media.append(Media(*(max(0, one - other) for one, other in zip(there, before, strict=True))))
                 before = there if self.history else NO_MEDIA
-        return found
+        return media
 
     def gaps_ms(self, ledger: Ledger, *, answered: bool) -> list[int]:
         """Return the times from each request, or from its answer, to the next one of its session; at least 1."""
-        found = []
+        gaps = []
         for before, row in ((one, two) for session in self.sessions for one, two in pairwise(session)):
             since = ledger.arrival_us[before] + (max(0, ledger.e2e_us[before]) if answered else 0)
-            found.append(max(1, (ledger.arrival_us[row] - since) // 1000))
-        return found
+            gaps.append(max(1, (ledger.arrival_us[row] - since) // 1000))
+        return gaps
 
     def answered(self, ledger: Ledger) -> bool:
         """Whether answer times are known, and fewer than half of the answers came after the next request."""
@@ -223,17 +223,17 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
     for session, head in zip(sessions, heads, strict=True):
         shared = bool(head) and heads.count(head) > 1
         prefix = Prefix(group=head[0][0], tokens=head[0][1]) if shared else None
-        told = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _TOLD]
-        groups.setdefault((told[0], told[1], told[2], prefix), []).append(session)
-    found = []
+        names = [ledger.names[name].values[ledger.names[name].rows[session[0]]] for name in _GROUP_NAMES]
+        groups.setdefault((names[0], names[1], names[2], prefix), []).append(session)
+    session_groups = []
     for key, members in groups.items():
-        kept = _said(ledger, members, dropped=False)
-        dropped = _said(ledger, members, dropped=True)
+        kept = _long_enough(ledger, members, dropped=False)
+        dropped = _long_enough(ledger, members, dropped=True)
         # If reasoning is kept, every prompt is long enough for it; if dropped, many are too short.
         drops = kept < _NEARLY_ALL and dropped > kept
         history = (dropped if drops else kept) * _HALF >= 1
         tenant, slo_class, model, prefix = key
-        found.append(
+        session_groups.append(
             SessionGroup(
                 tenant=tenant,
                 slo_class=slo_class,
@@ -244,13 +244,13 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
                 dropped=drops and history,
             )
         )
-    return sorted(found, key=lambda group: -len(group.sessions))
+    return sorted(session_groups, key=lambda group: -len(group.sessions))
 
 
-_TOLD = ("tenant", "slo_class", "model")
+_GROUP_NAMES = ("tenant", "slo_class", "model")
 
 
-def _said(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
+def _long_enough(ledger: Ledger, sessions: Sequence[Sequence[int]], *, dropped: bool) -> float:
     """Share of later prompts that are long enough for the earlier conversation, with or without reasoning."""
     new = [_new(ledger, before, row, dropped=dropped) > 0 for session in sessions for before, row in pairwise(session)]
     return new.count(True) / len(new) if new else 0.0
@@ -283,15 +283,15 @@ class ReasoningAndMedia:
 
     def data(self, history: str = "") -> dict[str, Json]:
         """Return the client's keys; ``history``: what sessions keep of the reasoning."""
-        found: dict[str, Json] = {}
+        keys: dict[str, Json] = {}
         if self.ratio is not None:
-            found["reasoning"] = {"ratio": self.ratio.data, **({"history": history} if history else {})}
+            keys["reasoning"] = {"ratio": self.ratio.data, **({"history": history} if history else {})}
         if self.tokens:
-            found["multimodal"] = {
+            keys["multimodal"] = {
                 name: {"probability": self.probability[name], "tokens": chosen.data}
                 for name, chosen in self.tokens.items()
             }
-        return found
+        return keys
 
 
 def reasoning_and_media_of(
@@ -311,11 +311,11 @@ def reasoning_and_media_of(
             for row in rows
             if (outputs := ledger.output_tokens[row])
         ]
-        found = table(sorted(shares))
+        ratios = table(sorted(shares))
         weights: dict[str, Json] = {}
-        for key, weight in _weights(found).items():
+        for key, weight in _weights(ratios).items():
             weights[format(int(key) / _PARTS, "g")] = weight
-        ratio = Chosen(data={"kind": "empirical", "weights": weights}, ks=found.ks)
+        ratio = Chosen(data={"kind": "empirical", "weights": weights}, ks=ratios.ks)
     every = media or [ledger.media.get(row, NO_MEDIA) for row in rows]
     probability: dict[str, float] = {}
     tokens: dict[str, Chosen] = {}
@@ -327,8 +327,8 @@ def reasoning_and_media_of(
     return ReasoningAndMedia(ratio=ratio, probability=probability, tokens=tokens) if ratio or tokens else None
 
 
-def _weights(found: Chosen) -> Mapping[str, Json]:
-    weights = found.data["weights"]
+def _weights(chosen: Chosen) -> Mapping[str, Json]:
+    weights = chosen.data["weights"]
     return weights if isinstance(weights, dict) else {}
 
 

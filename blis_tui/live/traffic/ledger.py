@@ -123,10 +123,10 @@ class Ledger:
     def groups(self, grouping: str) -> dict[str, list[int]]:
         """Return the rows of each group, in the order in which the groups first appear."""
         names = self.names[grouping]
-        found: list[list[int]] = [[] for _ in names.values]
+        rows_of_names: list[list[int]] = [[] for _ in names.values]
         for row, code in enumerate(names.rows):
-            found[code].append(row)
-        return dict(zip(names.values, found, strict=True))
+            rows_of_names[code].append(row)
+        return dict(zip(names.values, rows_of_names, strict=True))
 
 
 # Hits in an infinite prefix cache, computed from segments without any engine.

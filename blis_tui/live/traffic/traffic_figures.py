@@ -310,12 +310,12 @@ def _sessions(ledger: Ledger) -> Sessions | None:
 
 def _groups(ledger: Ledger, grouping: str) -> dict[str, Group]:
     """Return the groups, those with the most requests first; empty if no request has the attribute."""
-    found = ledger.groups(grouping)
-    if list(found) == [""]:
+    rows_by_name = ledger.groups(grouping)
+    if list(rows_by_name) == [""]:
         return {}
     span_us = ledger.arrival_us[-1] - ledger.arrival_us[0]
-    ordered = sorted(found, key=lambda name: (-len(found[name]), name))
-    return {name: _group(ledger, found[name], span_us) for name in ordered}
+    ordered = sorted(rows_by_name, key=lambda name: (-len(rows_by_name[name]), name))
+    return {name: _group(ledger, rows_by_name[name], span_us) for name in ordered}
 
 
 def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:

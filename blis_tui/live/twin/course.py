@@ -179,8 +179,8 @@ def levels_of_recording(recording: Recording, pace: Pace | None) -> dict[str, Le
 
 
 def _scraped(recording: Recording, key: str) -> Levels:
-    found = [(scrape.time_us, scrape.values[key]) for scrape in recording.scrapes if key in scrape.values]
-    return Levels(tuple(time_us for time_us, _ in found), tuple(value for _, value in found))
+    levels = [(scrape.time_us, scrape.values[key]) for scrape in recording.scrapes if key in scrape.values]
+    return Levels(tuple(time_us for time_us, _ in levels), tuple(value for _, value in levels))
 
 
 def _kv_by_steps(pace: Pace | None) -> Levels | None:
@@ -227,15 +227,15 @@ def levels_of_simulation(run: Simulated) -> dict[str, Levels]:
 
 def sampled(levels: Levels, end_us: int, cells: int) -> Sequence[float | None]:
     """Return the maximum in each of ``cells`` equal intervals from 0 to ``end_us``; None where unknown."""
-    found: list[float | None] = []
+    samples: list[float | None] = []
     for cell in range(cells):
         start_us, stop_us = cell * end_us // cells, (cell + 1) * end_us // cells
         first, last = bisect_right(levels.times_us, start_us), bisect_right(levels.times_us, stop_us)
         before = [levels.values[first - 1]] if first else []
         inside = [*before, *levels.values[first:last]]
         known = levels.times_us and start_us <= levels.times_us[-1]
-        found.append(max(inside) if inside and known else None)
-    return found
+        samples.append(max(inside) if inside and known else None)
+    return samples
 
 
 # Both sides in about ten time intervals.
@@ -338,10 +338,10 @@ def simulated(row: RequestRow) -> dict[str, float]:
 def _latencies(ttft_us: int | None, e2e_us: int | None, tokens: int) -> dict[str, float]:
     if ttft_us is None or e2e_us is None or ttft_us <= 0:
         return {}
-    found = {"ttft": float(ttft_us), "e2e": float(e2e_us)}
+    latencies = {"ttft": float(ttft_us), "e2e": float(e2e_us)}
     if tokens > 1 and e2e_us > ttft_us:
-        found["itl"] = (e2e_us - ttft_us) / (tokens - 1)
-    return found
+        latencies["itl"] = (e2e_us - ttft_us) / (tokens - 1)
+    return latencies
 
 
 def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:

@@ -63,7 +63,7 @@ def first_divergence(recording: Recording, pace: Pace | None, run: Simulated) ->
         return _by_requests(recording, run)
     for number, (step, batch) in enumerate(zip(pace.steps, run.batches, strict=False)):
         if batch_of(step) != batch:
-            return _Difference(recording, pace, run, number).told()
+            return _Difference(recording, pace, run, number).divergence()
     return None
 
 
@@ -79,7 +79,7 @@ class _Difference:
         self._simulated = run.batches[number]
         self._step: StepFinished = run.steps[number]
 
-    def told(self) -> BatchDivergence:
+    def divergence(self) -> BatchDivergence:
         request, cause, why = self._explained()
         begins = self._pace.begins_us
         return BatchDivergence(
@@ -226,24 +226,24 @@ class _Difference:
         chunk = next(iter(self._step.chunks), None)
         name = "" if chunk is None else chunk.request_id
         row = self._row(name)
-        told = None if row is None else row.cached_tokens
+        cached = None if row is None else row.cached_tokens
         seen = self._run.rows.get(name)
-        found = 0 if seen is None else seen.cached_tokens
+        simulated_cached = 0 if seen is None else seen.cached_tokens
         fewer = self._measured.prefill_tokens < self._simulated.prefill_tokens
         where = "the server" if fewer else "the simulation"
-        if told is not None and told != found:
+        if cached is not None and cached != simulated_cached:
             return (
                 name,
                 "cache",
-                f"{count_text(told)} tokens of {name} were cached on the server, {count_text(found)} here",
+                f"{count_text(cached)} tokens of {name} were cached on the server, {count_text(simulated_cached)} here",
             )
-        whole = row is not None and chunk is not None and chunk.new_tokens == row.input_tokens - found
+        whole = row is not None and chunk is not None and chunk.new_tokens == row.input_tokens - simulated_cached
         if whole and (other := self._taken_instead(next(iter(self._step.admitted), ""))):
             return name, "batch", _in_another_order(other, name)
         if whole and not fewer and self._simulated.prefill_requests == 1:
             return name, "front end", f"the server computed another request than {name}"
         limit = self._token_limit() if fewer else None
-        if limit is None and told is None and (found or fewer):
+        if limit is None and cached is None and (simulated_cached or fewer):
             return name, "cache", f"{where} found more of {name} in its prefix cache"
         return name, "batch", limit or f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
 
@@ -312,17 +312,17 @@ def words_of(batch: Batch) -> str:
 
 def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None:
     """Return the difference without a log: the request with the earliest first token at a clearly different time."""
-    found: list[tuple[int, Observed, int]] = []
+    differing: list[tuple[int, Observed, int]] = []
     for row in recording.requests:
         other = run.rows.get(row.request_id)
         if row.ttft_us is None or other is None or other.ttft_us is None:
             continue
         by_us = other.ttft_us - row.ttft_us
         if abs(by_us) > max(_LATER * row.ttft_us, _LATER_US):
-            found.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
-    if not found:
+            differing.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
+    if not differing:
         return None
-    time_us, row, by_us = min(found, key=lambda one: one[0])
+    time_us, row, by_us = min(differing, key=lambda one: one[0])
     word = "later" if by_us > 0 else "earlier"
     return BatchDivergence(
         step=None,

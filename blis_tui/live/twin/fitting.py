@@ -113,8 +113,8 @@ def _ends(steps: Sequence[Step]) -> list[int]:
     ends = [0] * len(steps)
     latest: int | None = None
     for number in range(len(steps) - 1, -1, -1):
-        told = steps[number].end_us or 0
-        ends[number] = told if latest is None else min(told, latest)
+        logged_us = steps[number].end_us or 0
+        ends[number] = logged_us if latest is None else min(logged_us, latest)
         latest = ends[number] - steps[number].duration_us
     return ends
 
@@ -174,12 +174,12 @@ def fit(pace: Pace, half: int | None = None) -> Fitted:
     times = [float(pace.periods_us[number]) for number in chosen]
     terms = [0, 1, 2]
     while True:
-        found = _solve([[row[term] for term in terms] for row in rows], times)
-        negative = [term for term, value in zip(terms, found, strict=True) if value < 0.0]
+        coefficients = _solve([[row[term] for term in terms] for row in rows], times)
+        negative = [term for term, value in zip(terms, coefficients, strict=True) if value < 0.0]
         if not negative or len(terms) == 1:
             break
         terms = [term for term in terms if term != negative[-1]]
-    values = dict(zip(terms, found, strict=True))
+    values = dict(zip(terms, coefficients, strict=True))
     step_us, prefill_us, decode_us = (max(values.get(term, 0.0), 0.0) for term in range(3))
     return Fitted(step_us=step_us, prefill_token_us=prefill_us, decode_us=decode_us)
 
@@ -202,24 +202,24 @@ def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) ->
         halves: coefficients fitted on each half.
         at_its_speed: whether to scale by the machine's speed in the adjacent blocks.
     """
-    found = []
+    periods_us = []
     for begin in range(0, len(pace.steps), BLOCK_STEPS):
         other = 1 - _half(begin)
         slower = _slowness(pace, begin, halves[other]) if at_its_speed else 1.0
         block = pace.steps[begin : begin + BLOCK_STEPS]
-        found += [max(round(_told_us(step, halves[other]) * slower), 1) for step in block]
-    return tuple(found)
+        periods_us += [max(round(_fitted_us(step, halves[other]) * slower), 1) for step in block]
+    return tuple(periods_us)
 
 
 def _slowness(pace: Pace, begin: int, fitted: Fitted) -> float:
     """Return the ratio of measured to fitted times in the blocks adjacent to the one that begins there."""
     beside = range(max(begin - BLOCK_STEPS, 0), min(begin + 2 * BLOCK_STEPS, len(pace.steps)))
     numbers = [number for number in beside if _half(number) != _half(begin)]
-    told = fsum(_told_us(pace.steps[number], fitted) for number in numbers)
-    return fsum(pace.periods_us[number] for number in numbers) / told if told else 1.0
+    fitted_us = fsum(_fitted_us(pace.steps[number], fitted) for number in numbers)
+    return fsum(pace.periods_us[number] for number in numbers) / fitted_us if fitted_us else 1.0
 
 
-def _told_us(step: Step, fitted: Fitted) -> float:
+def _fitted_us(step: Step, fitted: Fitted) -> float:
     one, prefill, decodes = _row(step)
     return fitted.step_us * one + fitted.prefill_token_us * prefill + fitted.decode_us * decodes
 
@@ -243,15 +243,15 @@ def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[floa
 
 
 def _eliminate(matrix: list[list[float]], right: list[float]) -> list[float]:
-    size, told = len(right), list[int]()
+    size, solved = len(right), list[int]()
     whole = [matrix[column][column] for column in range(size)]
     for column in range(size):
         if matrix[column][column] <= 1e-9 * whole[column]:
             continue  # the columns before it say as much
-        told.append(column)
+        solved.append(column)
         for row in range(size):
             if row != column:
                 share = matrix[row][column] / matrix[column][column]
                 matrix[row] = [a - share * b for a, b in zip(matrix[row], matrix[column], strict=True)]
                 right[row] -= share * right[column]
-    return [right[column] / matrix[column][column] if column in told else 0.0 for column in range(size)]
+    return [right[column] / matrix[column][column] if column in solved else 0.0 for column in range(size)]

@@ -88,7 +88,7 @@ class Summary:
 
     def lacking(self) -> list[str]:
         """Return what the file leaves out, as words."""
-        said = {
+        present = {
             "TTFT": "ttft" in self.latency_ms,
             "TPOT or ITL": "tpot" in self.latency_ms or "itl" in self.latency_ms,
             "end-to-end latency": "e2e" in self.latency_ms,
@@ -99,7 +99,7 @@ class Summary:
             "lengths of prompts": self.prompts is not None,
             "lengths of answers": self.answers is not None,
         }
-        return [name for name, there in said.items() if not there]
+        return [name for name, there in present.items() if not there]
 
 
 class _Wrong(Exception):  # noqa: N818  (becomes a TraceError with its line)
@@ -119,8 +119,10 @@ class _Node:
 
     def wrong(self, key: str, what: str) -> NoReturn:
         """Raise the error about a value."""
-        found = json.dumps(self.data.get(key), default=str)[:40] if key in self.data else "it is missing"
-        raise _Wrong((*self.place, key), f"{found} is not {what}" if key in self.data else found, f"it must be {what}")
+        value_text = json.dumps(self.data.get(key), default=str)[:40] if key in self.data else "it is missing"
+        raise _Wrong(
+            (*self.place, key), f"{value_text} is not {what}" if key in self.data else value_text, f"it must be {what}"
+        )
 
     def map(self, *keys: str) -> _Node | None:
         """Return a map within; None = it is absent or null."""
@@ -162,8 +164,8 @@ class _Node:
     def figures(self, factor: float) -> dict[str, float]:
         """Return mean and percentiles of this map, as far as it has them."""
         names = {name: _ALSO.get(name, name) for name in self.data}
-        found = {to: self.number(name, factor) for name, to in names.items() if to in _FIGURES}
-        return {name: value for name, value in found.items() if value is not None}
+        figures = {to: self.number(name, factor) for name, to in names.items() if to in _FIGURES}
+        return {name: value for name, value in figures.items() if value is not None}
 
     def lengths(self) -> Lengths | None:
         """Return the lengths that this map sums up; None = they have no mean."""
@@ -171,8 +173,8 @@ class _Node:
         if mean is None or mean < 1.0:
             return None
         names = [name for name in self.data if name in ("min", "max", "median") or _is_percentile(name)]
-        found = {_ALSO.get(name, name): self.number(name) for name in names}
-        return Lengths(mean, {name: value for name, value in found.items() if value is not None})
+        figures = {_ALSO.get(name, name): self.number(name) for name in names}
+        return Lengths(mean, {name: value for name, value in figures.items() if value is not None})
 
     def list_of(self, key: str) -> Sequence[object]:
         """Return a list; empty = it is absent or null."""
@@ -278,8 +280,8 @@ def is_sglang(data: Mapping[str, object]) -> bool:
 def _named(root: _Node, latency: str) -> dict[str, float]:
     """Return the figures ``mean_ttft_ms`` and so on."""
     names = [*((name, name) for name in _FIGURES), ("median", "p50")]
-    found = [(to, root.number(f"{name}_{latency}_ms")) for name, to in names]
-    return {name: value for name, value in found if value is not None}
+    figures = [(to, root.number(f"{name}_{latency}_ms")) for name, to in names]
+    return {name: value for name, value in figures if value is not None}
 
 
 def _of_lists(root: _Node) -> dict[str, dict[str, float]]:
@@ -396,7 +398,7 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
     failed, throughput = root.map("failures") or _Node({}), done.map("throughput") or _Node({})
     latency = done.map("latency") or _Node({})
     names = {"ttft": "time_to_first_token", "tpot": "time_per_output_token", **_SAME}
-    found = {to: part.figures(1e3) for to, name in names.items() if (part := latency.map(name)) is not None}
+    latencies = {to: part.figures(1e3) for to, name in names.items() if (part := latency.map(name)) is not None}
     prompts = done.map("prompt_tokens") or done.map("prompt_len")
     answers = done.map("output_tokens") or done.map("output_len")
     users = load.count("concurrency")
@@ -406,7 +408,7 @@ def _inference_perf(root: _Node, path: Path, run: str) -> Summary:
         run=run,
         completed=done.count("count"),
         failed=failed.count("count"),
-        latency_ms=_known(found),
+        latency_ms=_known(latencies),
         requests_per_s=throughput.number("requests_per_sec"),
         output_tokens_per_s=throughput.number("output_tokens_per_sec"),
         # Of a stage with users, inference-perf sets the rate itself, so that all requests are due at once.
@@ -431,7 +433,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
     of_guidellm = "guidellm" in tool.lower()
     if of_guidellm or tool == "aiperf":  # their mean gap of a request is copied under the same name
         names["tpot"] = names.pop("itl")
-    found = {to: _with_unit(latency, name, "units") for to, name in names.items()}
+    latencies = {to: _with_unit(latency, name, "units") for to, name in names.items()}
     throughput = part.map("throughput") or _Node({})
     rates = [throughput.map(name) for name in ("request_rate", "output_token_rate")] if newer else [throughput] * 2
     keys = ("mean", "mean") if newer else ("requests_per_sec", "output_tokens_per_sec")
@@ -448,7 +450,7 @@ def _llm_d(root: _Node, path: Path, run: str) -> Summary:
         run=run,
         completed=None if total is None else total - lost,
         failed=failed,
-        latency_ms=_known(_weighted(found) if of_guidellm else found),
+        latency_ms=_known(_weighted(latencies) if of_guidellm else latencies),
         requests_per_s=per_s[0],
         output_tokens_per_s=per_s[1],
         # As above: the report copies both of inference-perf's.
@@ -511,11 +513,11 @@ def read_summary(path: Path, run: int | None = None) -> Summary | None:
     if not runs or (chosen := _chosen(path, runs, run)) is None:
         return None
     number, line, node = chosen
-    found = next((one for one in FORMATS if one.fits(node.data)), None)
-    if found is None:
+    form = next((one for one in FORMATS if one.fits(node.data)), None)
+    if form is None:
         return None
     try:
-        return found.read(node, path, f"run {number} of {len(runs)}" if len(runs) > 1 else "")
+        return form.read(node, path, f"run {number} of {len(runs)}" if len(runs) > 1 else "")
     except _Wrong as wrong:
         where = line or _line(path, text, wrong.place)
         name = ".".join(map(str, wrong.place))

@@ -97,7 +97,7 @@ def compare_summary(
     simulation = Simulation(replace(experiment, expect=()), check="off")
     simulation.run()
     report = simulation.report(verify=False)
-    load = "the experiment's own" if document is None else _told(summary, document)
+    load = "the experiment's own" if document is None else _load_text(summary, document)
     figures = (*_load_figures(summary, report), *_figures(summary, report))
     if document is None and (differing := [figure for figure in figures if _differs(figure)]):
         what = in_words([f"{figure.name} ({figure.measured:,.0f} measured)" for figure in differing])
@@ -188,15 +188,15 @@ def _lengths(lengths: Lengths, of: str, notes: list[str]) -> object:
         return max(1, round(lengths.mean))
     if len(ranked) > 1 and values == sorted(values) and values[0] >= 1.0 and values[0] < values[-1]:
         notes.append(f"not in the file: lengths of single {of}; simulated ones follow its percentiles")
-        found: dict[str, object] = {"kind": "percentiles", "values": {f"p{at}": value for at, value in ranked}}
-        found["max"] = max(round(highest or values[-1]), round(values[-1]))
-        found["min"] = max(1, min(round(lowest or 1.0), round(values[0])))
-        return found
+        distribution: dict[str, object] = {"kind": "percentiles", "values": {f"p{at}": value for at, value in ranked}}
+        distribution["max"] = max(round(highest or values[-1]), round(values[-1]))
+        distribution["min"] = max(1, min(round(lowest or 1.0), round(values[0])))
+        return distribution
     notes.append(f"not in the file: lengths of single {of}; all simulated ones have the mean")
     return max(1, round(lengths.mean))
 
 
-def _told(summary: Summary, document: Mapping[str, object]) -> str:
+def _load_text(summary: Summary, document: Mapping[str, object]) -> str:
     requests = plural(int(str(document["requests"])), "request")
     if is_finite(summary.rate_per_s):
         return f"that of the file: {requests} at {summary.rate_per_s:g}/s"
@@ -210,12 +210,14 @@ def _told(summary: Summary, document: Mapping[str, object]) -> str:
 def _load_figures(summary: Summary, report: Report) -> list[Figure]:
     rows = report.rows
     count = max(len(rows), 1)
-    found = [
+    pairs = [
         ("tokens of a prompt", "tokens", summary.prompts, [row.input_tokens for row in rows]),
         ("tokens of an answer", "tokens", summary.answers, [row.output_tokens for row in rows]),
     ]
     figures = [
-        Figure(name, unit, said.mean, fsum(values) / count) for name, unit, said, values in found if said is not None
+        Figure(name, unit, measured.mean, fsum(values) / count)
+        for name, unit, measured, values in pairs
+        if measured is not None
     ]
     if summary.completed is not None:
         figures.insert(0, Figure("completed", "requests", float(summary.completed), float(report.requests.completed)))
@@ -234,7 +236,7 @@ def _figures(summary: Summary, report: Report) -> list[Figure]:
         ("request throughput", "requests/s", summary.requests_per_s, report.throughput.requests_per_s),
         ("output throughput", "tokens/s", summary.output_tokens_per_s, report.throughput.output_tokens_per_s),
     )
-    figures += [Figure(name, unit, said, value) for name, unit, said, value in rates if said is not None]
+    figures += [Figure(name, unit, measured, value) for name, unit, measured, value in rates if measured is not None]
     return figures
 
 

@@ -273,9 +273,9 @@ def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experi
 
 def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:
     """Return coefficients from all steps and requests."""
-    found = fit(pace)
-    run = simulate(with_latency(replayed, found.latency))
-    return replace(found, queue_us=float(front_end_us(recording.answered, run)))
+    coefficients = fit(pace)
+    run = simulate(with_latency(replayed, coefficients.latency))
+    return replace(coefficients, queue_us=float(front_end_us(recording.answered, run)))
 
 
 def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
@@ -300,7 +300,7 @@ def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
 def _notes(recording: Recording, experiment: Experiment) -> list[str]:
     """Return where the experiment contradicts the server's own description."""
     server, engine = recording.server, experiment.pools[0].engine
-    told: tuple[tuple[str, object, object, str], ...] = (
+    pairs: tuple[tuple[str, object, object, str], ...] = (
         ("KV blocks", server.kv_blocks, engine.kv_blocks, "engine.kv_blocks"),
         ("tokens in a block", server.block_size_tokens, engine.block_size_tokens, "engine.block_size_tokens"),
         ("tokens in its longest context", server.max_model_len, engine.max_model_len, "engine.max_model_len"),
@@ -308,7 +308,7 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
     notes = _broken_off(recording)
     notes += [
         f"the server has {theirs} {what}, the experiment {ours}: --set {key}={theirs}"
-        for what, theirs, ours, key in told
+        for what, theirs, ours, key in pairs
         if theirs is not None and theirs != ours
     ]
     if server.prefix_caching is not None and server.prefix_caching != engine.enable_prefix_caching:
@@ -324,14 +324,14 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
 
 def _broken_off(recording: Recording) -> list[str]:
     """Return what a recording lacks because it was aborted, or because its log is that of another time."""
-    told = []
+    notes = []
     if recording.about.get("complete") is False:
-        told.append(
+        notes.append(
             f"{recording.folder} was interrupted: requests in progress or still to come are missing or incomplete"
         )
     if why := foreign_steps(recording):
-        told.append(f"the log of {recording.folder} {why}; it is not used")
-    return told
+        notes.append(f"the log of {recording.folder} {why}; it is not used")
+    return notes
 
 
 def _limit(recording: Recording) -> int | None:
@@ -339,10 +339,10 @@ def _limit(recording: Recording) -> int | None:
 
     It is a limit if the engine nearly always ran that many while others waited, and KV blocks were not short.
     """
-    told = [scrape.values for scrape in recording.scrapes if all(name in scrape.values for name in GAUGES)]
+    samples = [scrape.values for scrape in recording.scrapes if all(name in scrape.values for name in GAUGES)]
     running, waiting, kv = GAUGES
-    most = max((one[running] for one in told), default=0.0)
-    kept = [one for one in told if one[waiting] > 0]
+    most = max((one[running] for one in samples), default=0.0)
+    kept = [one for one in samples if one[waiting] > 0]
     full = [one for one in kept if one[running] == most]
     many = len(full) >= _LOOKS and len(full) >= _NEARLY_ALWAYS * len(kept)
     if not many or recording.server.engines not in (None, 1) or max(one[kv] for one in kept) > _ROOM:

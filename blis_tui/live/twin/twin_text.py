@@ -29,8 +29,8 @@ _ABOUT: Final = "ITL: mean gap of a request's tokens; MAPE: mean absolute error 
 
 def twin_text(twin: Twin) -> str:
     """Return the sides, latencies, engine figures, both sides over time, the first difference, and causes of errors."""
-    told = (_head, _latencies, _engine, _course, _parting, _ladder, _halves)
-    blocks = [tell(twin) for tell in told]
+    parts = (_head, _latencies, _engine, _course, _parting, _ladder, _halves)
+    blocks = [part(twin) for part in parts]
     return "\n\n".join("\n".join(printable(line.rstrip()) for line in block) for block in blocks if block) + "\n"
 
 
@@ -112,14 +112,14 @@ def _figure(name: str, value: float | None) -> str:
 def _parting(twin: Twin) -> list[str]:
     if not twin.simulated:
         return []
-    lines = _told("first divergence at", twin)
+    lines = _divergence_lines("first divergence at", twin)
     best = twin.rungs[-1].parting
     if len(twin.rungs) > 1 and best != twin.parting:
-        lines += _told("with measured steps at", twin, measured=True)
+        lines += _divergence_lines("with measured steps at", twin, measured=True)
     return lines
 
 
-def _told(head: str, twin: Twin, *, measured: bool = False) -> list[str]:
+def _divergence_lines(head: str, twin: Twin, *, measured: bool = False) -> list[str]:
     parting = twin.rungs[-1].parting if measured else twin.parting
     if parting is None:
         return [f"{head.removesuffix(' at')}: {alike_text(logged=twin.left.batches is not None)}"]

@@ -78,12 +78,12 @@ def text_of(wish: CourseExpectation) -> str:
 
 def problems(wish: CourseExpectation, known: Known) -> Iterator[tuple[str, str, str | None]]:
     """Iterate over errors in an expectation: key, message, and help."""
-    said = [name for name in SUBJECTS if getattr(wish, name)]
-    if len(said) > 1:
-        names = " and ".join(f"`{name}`" for name in said)
-        yield said[1], f"{names} in one entry", "make an entry of each"
+    subjects = [name for name in SUBJECTS if getattr(wish, name)]
+    if len(subjects) > 1:
+        names = " and ".join(f"`{name}`" for name in subjects)
+        yield subjects[1], f"{names} in one entry", "make an entry of each"
         return
-    subject = said[0]
+    subject = subjects[0]
     for name in ("after", "within", "by", "min", "max"):
         if getattr(wish, name) not in ("", None) and name not in _ALLOWED_KEYS[subject]:
             takes = " and ".join(f"`{one}`" for one in SUBJECTS if name in _ALLOWED_KEYS[one])
@@ -142,12 +142,12 @@ class _Occurrences:
             if not condition.condition.measure(run, records):
                 return 0, ""
             return 1, condition.words("is true", run, records)
-        said = self._probe.check(run, records)
-        if not said:
+        description = self._probe.check(run, records)
+        if not description:
             return 0, ""
         if isinstance(condition, RecordMatch) and condition.kind:
-            return len([record for record in records if condition.fits(record)]), said
-        return 1, said
+            return len([record for record in records if condition.fits(record)]), description
+        return 1, description
 
     def describe_false(self, run: Run, records: Sequence[Record]) -> str:
         """Describe a condition that is false; empty if it is true."""
@@ -218,9 +218,9 @@ class _Never(_Monitor):
         """Since when it applies."""
 
     def examine(self, run: Run, records: Sequence[Record]) -> None:
-        count, said = self._sight.seen(run, records)
+        count, description = self._sight.seen(run, records)
         if count and self._counts(run.now_us):
-            self._violate(run, said)
+            self._violate(run, description)
         # What happens in the triggering event does not come after it.
         if self._after is not None and self._after.seen(run, records)[0]:
             self._open_us = run.now_us
@@ -260,10 +260,10 @@ class _Count(_Monitor):
         self._found = 0
 
     def examine(self, run: Run, records: Sequence[Record]) -> None:
-        count, said = self._sight.seen(run, records)
+        count, description = self._sight.seen(run, records)
         self._found += count
         if count and self.wish.max is not None and self._found > self.wish.max:
-            self._violate(run, said)
+            self._violate(run, description)
 
     def verdict(self) -> Verdict:
         wish, violation = self.wish, self.breach

@@ -150,6 +150,6 @@ class LintContext:
 
 def worst(found: Iterable[Finding | str]) -> Finding | str:
     """Return the first finding of several pools; without one, the reason why a pool could not be checked."""
-    said = [*found]
-    reasons = [one for one in said if isinstance(one, str)]
-    return next((one for one in said if isinstance(one, Finding)), max(reasons, default=""))
+    results = [*found]
+    reasons = [one for one in results if isinstance(one, str)]
+    return next((one for one in results if isinstance(one, Finding)), max(reasons, default=""))

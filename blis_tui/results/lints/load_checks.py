@@ -51,13 +51,13 @@ def few_requests(seen: LintContext) -> Finding | str:
         return "no request completed"
     longer = longer_keys(seen)
     advice = f"Simulate at least {_P99} requests, better {10 * _P99:,}, before relying on p99 ({longer[0]})."
-    told = f"Only {plural(completed, 'request')}{behind} completed: p99 is practically the slowest of them."
+    message = f"Only {plural(completed, 'request')}{behind} completed: p99 is practically the slowest of them."
     if not completed:
-        told = f"No request{behind} completed: there are no end-to-end latencies."
+        message = f"No request{behind} completed: there are no end-to-end latencies."
         advice, longer = f"Lower warm_up_us, or simulate longer ({longer[0]}).", ("warm_up_us", *longer)
     return Finding(
         id="few-requests",
-        message=told,
+        message=message,
         figures={"completed": completed, "needed": _P99},
         advice=advice,
         keys=longer,

@@ -135,8 +135,8 @@ def _end_of_flow(lines: Sequence[str], line: int, start: int, column: int) -> in
 
 def kind_of(rows: Sequence[Row]) -> str:
     """Return the kind of document that the rows are of; an experiment if they do not say it."""
-    said = next((row.value.strip("\"'") for row in rows if (row.column, row.key) == (0, "kind")), "")
-    return said if said in KINDS else _DEFAULT_KIND
+    kind = next((row.value.strip("\"'") for row in rows if (row.column, row.key) == (0, "kind")), "")
+    return kind if kind in KINDS else _DEFAULT_KIND
 
 
 def cursor_at(lines: Sequence[str], line: int, column: int) -> Cursor | None:

@@ -72,9 +72,9 @@ class Example:
         """The whole document."""
         if self.whole is not None:
             return self.whole
-        said = {line.partition(":")[0] for line in self.wrong.splitlines() if line[:1].isalpha()}
+        given = {line.partition(":")[0] for line in self.wrong.splitlines() if line[:1].isalpha()}
         sound = {"apiVersion": "blis/v1", "kind": self.kind, "metadata": "{name: example}", **_SOUND[self.kind]}
-        kept = [f"{key}: {value}" for key, value in sound.items() if key not in said]
+        kept = [f"{key}: {value}" for key, value in sound.items() if key not in given]
         return "\n".join([*kept, self.wrong.strip("\n"), ""])
 
 
@@ -565,8 +565,10 @@ def values(word: str, plugins: Registry | None = None) -> list[Value]:
         beside = [variant for variant in key.variants if variant.value == word]
         own = tuple((name, child.description) for variant in beside for name, child in variant.keys.items())
         found.setdefault((meaning or key.description, own), []).append(key.shown(kind))
-    told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
-    return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
+    meanings = {
+        about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()
+    }
+    return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in meanings.items()]
 
 
 def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:

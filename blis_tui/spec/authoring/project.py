@@ -88,8 +88,8 @@ def short(kind: str, name: str, schema: str) -> str:
         value = sample(child)
         inline = f"{child.name}: {flow(value)}"
         body = [line for line in _body(child, value) if not line.lstrip().startswith("#")]
-        said = child.description.partition(". ")[0].rstrip(".") + "."
-        lines += ["", *(f"# {line}" for line in textwrap.wrap(said, _WIDTH - 2))]
+        sentence = child.description.partition(". ")[0].rstrip(".") + "."
+        lines += ["", *(f"# {line}" for line in textwrap.wrap(sentence, _WIDTH - 2))]
         lines += body if live else [f"# {inline}"] if len(inline) <= _WIDTH else [f"# {line}" for line in body]
     return "\n".join(lines) + "\n"
 

@@ -59,32 +59,32 @@ def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Forme
     """
     document = parse(source)
     version = _known(document, document.get("apiVersion"), formats)
-    told: list[tuple[int, str]] = []
-    left: list[tuple[int, str]] = []
+    changes: list[tuple[int, str]] = []
+    unchanged: list[tuple[int, str]] = []
     text = source.text
     for at in range(formats.index(version), len(formats)):
         rows = tuple(key for key in older if key.format == formats[at])
-        text = _without_former_keys(Source(source.name, text, source.directory), rows, told, left)
+        text = _without_former_keys(Source(source.name, text, source.directory), rows, changes, unchanged)
         if formats[at] != formats[-1]:
             text = _replaced(text, parse(Source(source.name, text)).place(("apiVersion",)).span, formats[at + 1])
-            told.append((document.place(("apiVersion",)).span.line, f"`apiVersion` is `{formats[at + 1]}` now"))
-    return Upgraded(text, *(tuple(f"line {line}: {what}" for line, what in lines) for lines in (told, left)))
+            changes.append((document.place(("apiVersion",)).span.line, f"`apiVersion` is `{formats[at + 1]}` now"))
+    return Upgraded(text, *(tuple(f"line {line}: {what}" for line, what in lines) for lines in (changes, unchanged)))
 
 
 def _without_former_keys(
-    source: Source, rows: tuple[FormerKey, ...], told: list[tuple[int, str]], left: list[tuple[int, str]]
+    source: Source, rows: tuple[FormerKey, ...], changes: list[tuple[int, str]], unchanged: list[tuple[int, str]]
 ) -> str:
     """Return a text without the former keys of these rows; what cannot be rewritten stays."""
     first = document = parse(source)
     text = source.text
     for found in tuple(_former_keys_in(document.data, (), rows, document)):
         line = first.place(found.path, key=True).span.line
-        said = f"`{found.name}`: {found.row.sentence()}"
+        sentence = f"`{found.name}`: {found.row.sentence()}"
         changed = _without(document, text, found)
         if changed is None:
-            left.append((line, _manual_instruction(found, said, document)))
+            unchanged.append((line, _manual_instruction(found, sentence, document)))
             continue
-        told.append((line, said))
+        changes.append((line, sentence))
         text, document = changed
     return text
 
@@ -109,11 +109,13 @@ def _kind_of(node: Json) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _manual_instruction(found: _Found, said: str, document: Document) -> str:
+def _manual_instruction(found: _Found, sentence: str, document: Document) -> str:
     if "." not in found.row.now or document.get("kind") == _MOVES_WITHIN:
-        return f"{said}; rewrite it by hand"
+        return f"{sentence}; rewrite it by hand"
     part, _, key = found.row.now.rpartition(".")
-    return f"{said}, of the experiments that use this document: say `{part}: {{{key}: …}}` there, and take it out here"
+    return (
+        f"{sentence}, of the experiments that use this document: say `{part}: {{{key}: …}}` there, and take it out here"
+    )
 
 
 def _without(document: Document, text: str, found: _Found) -> tuple[str, Document] | None:

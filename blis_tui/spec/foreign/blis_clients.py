@@ -41,8 +41,8 @@ def user_session(section: Section, requests: int) -> dict[str, Json] | None:
 def has_one_session(client: Section) -> bool:
     """Whether a client has a single conversation."""
     reasoning = client.section("reasoning")
-    talk = None if reasoning is None else reasoning.section("multi_turn")
-    return talk is not None and talk.given("single_session")
+    multi_turn = None if reasoning is None else reasoning.section("multi_turn")
+    return multi_turn is not None and multi_turn.given("single_session")
 
 
 def conversation(section: Section, reasoning: Section | None, *, alone: bool) -> dict[str, Json] | None:
@@ -50,22 +50,22 @@ def conversation(section: Section, reasoning: Section | None, *, alone: bool) ->
 
     ``alone``: whether it is the only client, so that the workload can limit the number of sessions.
     """
-    talk = None if reasoning is None else reasoning.section("multi_turn")
+    multi_turn = None if reasoning is None else reasoning.section("multi_turn")
     closed = section.get("closed_loop")
-    if talk is None:
+    if multi_turn is None:
         section.note(Fate.NO_EFFECT, "closed_loop", "it matters for conversations only")
         return None
-    rounds, think_us = talk.whole("max_rounds", low=1), talk.whole("think_time_us")
-    grows = talk.choice("context_growth", ("accumulate",), otherwise="") == "accumulate"
+    rounds, think_us = multi_turn.whole("max_rounds", low=1), multi_turn.whole("think_time_us")
+    grows = multi_turn.choice("context_growth", ("accumulate",), otherwise="") == "accumulate"
     found: dict[str, Json] = {"turns": max(1, rounds)}
     if think_us and rounds > 1:
-        found["think_time_ms"] = _milliseconds(talk, "think_time_us", think_us)
+        found["think_time_ms"] = _milliseconds(multi_turn, "think_time_us", think_us)
     found["history"] = "full" if grows else "none"
     if closed is False:
         found["pacing"] = "clock"
-    if not (alone and talk.given("single_session")):
-        talk.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
-    talk.finish()
+    if not (alone and multi_turn.given("single_session")):
+        multi_turn.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
+    multi_turn.finish()
     return found
 
 

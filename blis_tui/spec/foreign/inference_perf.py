@@ -257,7 +257,7 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
     for key in ("question", "output"):
         own, constant = shared.section(f"{key}_distribution"), shared.whole(f"{key}_len")
         lengths.append(_distribution(own) if own is not None else {"kind": "constant", "value": max(1, constant)})
-    talks = bool(shared.get("enable_multi_turn_chat"))
+    multi_turn = bool(shared.get("enable_multi_turn_chat"))
     shared.note(Fate.NO_EFFECT, "max_model_len", "it bounds conversations only")
     shared.note(Fate.NO_EFFECT, "seed", "texts have no content here")
     shared.lose("multimodal", "images, audio and video are not simulated")
@@ -272,7 +272,7 @@ def _shared_prefix(shared: Section) -> list[dict[str, Json]]:
             "input_tokens": question,
             "output_tokens": output,
             # Each user has one conversation that lasts as long as the load.
-            **({"session": {"turns": 1}, "users": prompts} if talks else {"repeated_prompts": prompts}),
+            **({"session": {"turns": 1}, "users": prompts} if multi_turn else {"repeated_prompts": prompts}),
             **({"prefix": {"group": f"group-{group}", "tokens": prefix}} if prefix else {}),
         }
         for group in range(groups)

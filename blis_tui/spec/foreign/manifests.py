@@ -32,7 +32,7 @@ from blis_tui.spec.foreign.kubernetes import (
     values,
 )
 from blis_tui.spec.foreign.reading import Fate, Input
-from blis_tui.spec.foreign.routing import block_size, picked, pickers, router_in, routing_of, routing_said
+from blis_tui.spec.foreign.routing import block_size, picked, pickers, router_in, routing_in, routing_of
 from blis_tui.spec.foreign.servers import TITLES, Start, value_of
 from blis_tui.spec.read import read_source
 
@@ -92,7 +92,7 @@ class Deployed:
         self.parts += [found] if found is not None else []
         texts = [str(one) for key in _WORDS for one in as_list(container.get(key))]
         if found is None and (name := router_in([str(container.get("name")), *texts])):
-            self.keys.update(routing_said(texts, self.given, self.mark(name)))
+            self.keys.update(routing_in(texts, self.given, self.mark(name)))
         return found is not None
 
     def pick(self, configs: Sequence[dict[str, Json]]) -> None:

@@ -55,7 +55,7 @@ def router_in(texts: Sequence[str]) -> str:
     return next((text for text in texts[:4] if _ROUTER.search(text)), "")
 
 
-def routing_said(texts: Sequence[str], given: Input, path: DataPath) -> dict[str, Json]:
+def routing_in(texts: Sequence[str], given: Input, path: DataPath) -> dict[str, Json]:
     """Return ``policy.routing`` for a router's command, having noted it; nothing if it says none."""
     policy = next((value for name in _SAYING if (value := value_of(texts, name))), "")
     return routing_of(policy, given, path) if policy else {}

@@ -10,7 +10,7 @@ from blis_tui.base.text import printable
 from blis_tui.spec.foreign.fleets import Fleet, Part, imported
 from blis_tui.spec.foreign.load_generators import load_of, tool_of
 from blis_tui.spec.foreign.reading import Fate, Input
-from blis_tui.spec.foreign.routing import router_in, routing_said
+from blis_tui.spec.foreign.routing import router_in, routing_in
 from blis_tui.spec.foreign.servers import TALKING, USAGE, Wanted, read_commands, start_of, value_of
 
 if TYPE_CHECKING:
@@ -138,6 +138,6 @@ def _beside(engine: str, found: Sequence[Command], given: Input, *, several: boo
         if path in given.document.keys:
             continue
         given.document.keys[path] = command.words[texts.index(path[0])].place
-        keys.update(routing_said(texts, given, path) if several else {})
+        keys.update(routing_in(texts, given, path) if several else {})
         given.note(Fate.NO_EFFECT, path, "requests reach the servers at once: see `cluster.routing_latency_us`")
     return keys

@@ -44,8 +44,8 @@ def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axi
         columns = {path: _column(document, (*here, path), path, problems) for path in as_map(entry)}
         lengths = [len(column) for column in columns.values()]
         if 0 not in lengths and min(lengths) < max(lengths):
-            said = ", ".join(f"`{path}` has {len(column):,}" for path, column in columns.items())
-            message = f"paths that change together need the same number of values: {said}"
+            counts = ", ".join(f"`{path}` has {len(column):,}" for path, column in columns.items())
+            message = f"paths that change together need the same number of values: {counts}"
             problems.add(about(document, here, "BLIS2063", message))
         else:
             rows = list(zip(*columns.values(), strict=False))
@@ -208,15 +208,15 @@ def values_of(given: Json) -> list[Json]:
     """Return the values of a list axis or a (checked) range, which is computed exactly in decimal."""
     if not isinstance(given, dict):
         return as_list(given)
-    said = as_map(given)
-    start, end = _decimal(said["from"]), _decimal(said["to"])
-    if "step" in said:
-        step = _decimal(said["step"])
+    limits = as_map(given)
+    start, end = _decimal(limits["from"]), _decimal(limits["to"])
+    if "step" in limits:
+        step = _decimal(limits["step"])
         return [_number(start + at * step) for at in range(int((end - start) / step) + 1)]
-    count = int(_decimal(said["count"]))
+    count = int(_decimal(limits["count"]))
     with localcontext() as context:
         context.prec = 40
-        if said.get("scale") == "log":
+        if limits.get("scale") == "log":
             ratio = (end / start).ln() / (count - 1)
             decimals = [start, *(_rounded(start * (ratio * at).exp()) for at in range(1, count - 1)), end]
         else:

@@ -118,21 +118,23 @@ class Trial:
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a figure over the completed runs; None if there is none."""
-        found = self.values(metric)
-        return fsum(found) / len(found) if found else None
+        values = self.values(metric)
+        return fsum(values) / len(values) if values else None
 
     def values(self, metric: str) -> list[float]:
         """Return a figure of each completed run."""
-        found = [row.figures.get(metric) for row in self.rows if row.status == "done"]
-        return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
+        figures = [row.figures.get(metric) for row in self.rows if row.status == "done"]
+        return [float(one) for one in figures if isinstance(one, int | float) and not isinstance(one, bool)]
 
     def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
         """Return the bound (of a metric) with the least margin, or exceeded most, and its run; None = no figure.
 
         All seeds must hold, so this run decides.
         """
-        found = [(margin, row) for row in self.rows if row.status == "done" for margin in margins(row, bounds)]
-        wanted = [each for each in found if metric in ("", each[0].metric)]
+        margins_of_rows = [
+            (margin, row) for row in self.rows if row.status == "done" for margin in margins(row, bounds)
+        ]
+        wanted = [each for each in margins_of_rows if metric in ("", each[0].metric)]
         return max(wanted, key=lambda each: each[0].of_bound, default=None)
 
     def figure(self, metric: str, bounds: tuple[Expectation, ...]) -> float | None:

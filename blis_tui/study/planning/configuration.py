@@ -108,8 +108,8 @@ class Configuration:
         if isinstance(as_map(document.get("workload")).get("trace"), dict):
             self._recorded = True
             (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0])]
-            found = row.figures.get("offered.requests_per_s")
-            offered = float(found) if isinstance(found, int | float) else None
+            offered_per_s = row.figures.get("offered.requests_per_s")
+            offered = float(offered_per_s) if isinstance(offered_per_s, int | float) else None
         metrics = tuple(constraint.metric for constraint in self._study.constraints)
         return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
 
@@ -141,10 +141,10 @@ class Configuration:
         if self._not_enough is not None:
             least = guess = (self._not_enough.size or 0) - spare + 1
         elif load.path and wanted is not None:
-            found = yield from self._guessed_size(load, own, wanted)
-            if isinstance(found, str):
-                return self._candidate(None, why_not=found)
-            guess = found
+            guessed = yield from self._guessed_size(load, own, wanted)
+            if isinstance(guessed, str):
+                return self._candidate(None, why_not=guessed)
+            guess = guessed
         search = search_size(guess, least=least, most=most, seeds=len(seeds), quick=load.endless)
         ends = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if ends.holds is None:
@@ -298,8 +298,8 @@ class Configuration:
                         verdicts[at] = Verdict(holds=False)
                 probes = search.send(verdicts)
         except StopIteration as stop:
-            found: T = stop.value
-            return found
+            answer: T = stop.value
+            return answer
 
     def _doubtful(self, probe: Probe, row: Row) -> bool:
         """Return whether it may be luck that a run holds: its KV cache filled, and it is the only one."""
@@ -467,14 +467,16 @@ class Load:
 
     def at(self, rate_per_s: float | None) -> dict[str, object]:
         """Return the assignments for a rate; None = the workload's own."""
-        said: dict[str, object] = {}
+        assignments: dict[str, object] = {}
         rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
         if rate_per_s is not None:
             self.require_rate()
-            said[self.path] = rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
+            assignments[self.path] = (
+                rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
+            )
         if self.counted and rate is not None:
-            said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
-        return said
+            assignments[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
+        return assignments
 
     @property
     def endless(self) -> bool:
@@ -566,8 +568,8 @@ def _counted(workload: Mapping[str, Json]) -> str:
     """
     clients = [as_map(one) for one in as_list(workload.get("clients"))]
     rated = [client for client in clients if as_map(client.get("arrivals")).get("kind") != "closed-loop"] or clients
-    talk = ["session" in one for one in rated]
-    return "sessions" if talk and all(talk) else "arrivals" if any(talk) else "requests"
+    in_sessions = ["session" in one for one in rated]
+    return "sessions" if in_sessions and all(in_sessions) else "arrivals" if any(in_sessions) else "requests"
 
 
 def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:

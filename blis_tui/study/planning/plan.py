@@ -261,13 +261,15 @@ def other_estimates(question: Question, best: Candidate) -> Generator[list[Run],
         Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, steady=steady) for kind, _, row in asked
     ]
     failing = {kind for (kind, _, _), other in zip(asked, rows, strict=True) if failure_reason(other)}
-    told = []
+    estimates = []
     for (kind, mine, _), other in zip(asked, rows, strict=True):
         value = other.figures.get(mine.metric)
         if isinstance(value, int | float):
             holds = kind not in failing
-            told.append(OtherEstimate(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=holds))
-    return tuple(told)
+            estimates.append(
+                OtherEstimate(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=holds)
+            )
+    return tuple(estimates)
 
 
 def other_random_draws(experiment: Experiment) -> tuple[str, ...]:

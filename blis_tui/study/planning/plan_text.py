@@ -286,9 +286,9 @@ def _opinions(plan: Plan) -> Iterator[str]:
                 f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
                 f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
             )
-    said = {opinion.kind for opinion in plan.opinions if opinion.apart}
+    disagreeing = {opinion.kind for opinion in plan.opinions if opinion.apart}
     for kind in dict.fromkeys(
-        opinion.kind for opinion in plan.opinions if not opinion.holds and opinion.kind not in said
+        opinion.kind for opinion in plan.opinions if not opinion.holds and opinion.kind not in disagreeing
     ):
         # Figures that are close to one another may still be on two sides of a bound.
         asked = [opinion for opinion in plan.opinions if opinion.kind == kind]
@@ -435,12 +435,12 @@ def row_error(plan: Plan, candidate: Candidate) -> str:
     if not candidate.measured:
         return "not measured"
     bands = [known.bands for _, known in candidate.expected.values()]
-    told = []
+    errors = []
     for metric in metrics_bounded(plan.question.study.constraints):
         known = all(metric in each for each in bands)
         size = f"±{max(each[metric].median for each in bands):.0f} %" if known else "not known"
-        told.append(f"{METRIC_NAMES[metric]} {size}")
-    return ", ".join(told)
+        errors.append(f"{METRIC_NAMES[metric]} {size}")
+    return ", ".join(errors)
 
 
 # A plan as plain data for programs.

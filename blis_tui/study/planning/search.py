@@ -89,8 +89,8 @@ class _Known:
         probes = list(wanted)
         new = [probe for probe in dict.fromkeys(probes) if probe not in self._verdicts]
         if new:
-            told = yield new
-            self._verdicts.update(zip(new, told, strict=True))
+            verdicts = yield new
+            self._verdicts.update(zip(new, verdicts, strict=True))
         return [self._verdicts[probe] for probe in probes]
 
     def one(self, value: float, *, quick: bool = False) -> Generator[list[Probe], list[Verdict], Verdict]:
@@ -292,7 +292,7 @@ class Margin:
 
 def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
     """Return the margins of a run's figures, the tightest first; figures without a value are left out."""
-    found = []
+    distances = []
     for expectation in bounds:
         value = row.figures.get(expectation.metric)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -301,8 +301,8 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
             if bound is not None:
                 part, whole = (value, bound) if upper else (bound, value)
                 share = part / whole if whole else (inf if part > 0 else 0.0)
-                found.append(Margin(metric=expectation.metric, value=float(value), bound=bound, of_bound=share))
-    return tuple(sorted(found, key=lambda margin: -margin.of_bound))
+                distances.append(Margin(metric=expectation.metric, value=float(value), bound=bound, of_bound=share))
+    return tuple(sorted(distances, key=lambda margin: -margin.of_bound))
 
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:

@@ -85,9 +85,9 @@ class SlowServer:
 def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
     """Return the means whose errors matter to the bounds."""
     names = [bound.metric for bound in bounds]
-    found = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
-    found.append(("e2e", any(name.startswith(_E2E) for name in names)))
-    return ("itl", *(metric for metric, asked in found if asked))
+    metrics = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
+    metrics.append(("e2e", any(name.startswith(_E2E) for name in names)))
+    return ("itl", *(metric for metric, asked in metrics if asked))
 
 
 def slower(study: Study, point: Point, confidence: float) -> SlowServer | str:

@@ -80,8 +80,8 @@ class _Rows:
             return
         new, output = row.whole(_PROMPT, least=1), row.whole("output_length")
         session = self._session(row)
-        turn, last_us, said = self._known.get(session, (0, 0, 0)) if session else (0, 0, 0)
-        prompt = None if new is None else new + (0 if self._is_whole(row) else said)
+        turn, last_us, earlier_tokens = self._known.get(session, (0, 0, 0)) if session else (0, 0, 0)
+        prompt = None if new is None else new + (0 if self._is_whole(row) else earlier_tokens)
         time_us, ids = self._time_us(row, session, turn, last_us), self._ids(row, prompt)
         if prompt is None or output is None or time_us is None or ids is None or session is None:
             return

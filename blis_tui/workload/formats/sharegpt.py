@@ -53,7 +53,7 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         if row is None:
             continue
         found += 1
-        said = 0
+        earlier_tokens = 0
         messages = _messages(row)
         turns = _turns(row, messages, count, whole=whole)
         silent += not turns
@@ -61,11 +61,11 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         for turn, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
-            inputs.append(said + prompt)
+            inputs.append(earlier_tokens + prompt)
             outputs.append(answer)
             rounds.append(turn)
             sessions.extend([f"conversation-{found - 1}" if whole else ""])
-            said += prompt + answer
+            earlier_tokens += prompt + answer
         if len(inputs) == trace.limit:
             break
     problems.check()

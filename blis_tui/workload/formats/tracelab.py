@@ -92,11 +92,11 @@ def _times_us(row: JsonRow) -> tuple[int, int] | None:
             one.note("timestamp", "it is no time", "write it as 2026-01-31T12:00:00.5Z")
         else:
             found[kind in _INPUTS].append(time_ns // 1000)
-    sent, said = found[True], found[False]
-    if not sent and not said:
+    sent, answered = found[True], found[False]
+    if not sent and not answered:
         return None
-    start = max(sent) if sent else min(said)
-    return start, max(0, max(said) - start) if said else -1
+    start = max(sent) if sent else min(answered)
+    return start, max(0, max(answered) - start) if answered else -1
 
 
 def _contents(

@@ -81,7 +81,7 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
         made[_LAST] = [str(int(last) - int(sent)) if _spans(sent, last) else "" for sent, last in times]
     if _COUNTED in cells:
         rows = zip(cells[_INPUT], cells[_COUNTED], cells[_GROUP], strict=True)
-        made[_INPUT] = [counted if _counts(counted) and not group else said for said, counted, group in rows]
+        made[_INPUT] = [counted if _counts(counted) and not group else planned for planned, counted, group in rows]
     return made, lines
 
 

@@ -479,10 +479,10 @@ class _Inspector:
 
     def _budget(self, line: int, plain: dict[str, str], answer: int) -> None:
         """Check that an answer limited only by its budget has one, and does not exceed it."""
-        said = plain.get("ignore_eos", "")
-        endless = _FLAGS.get(said.strip().lower())
+        cell = plain.get("ignore_eos", "")
+        endless = _FLAGS.get(cell.strip().lower())
         if endless is None:
-            self._note(line, "ignore_eos", f"{shown(said)} is neither true nor false", "write 1 or 0")
+            self._note(line, "ignore_eos", f"{shown(cell)} is neither true nor false", "write 1 or 0")
             plain["ignore_eos"] = "0"
         budget = int(plain.get("max_output_tokens", answer))
         if endless and budget < answer:

@@ -133,8 +133,8 @@ def csv_only(trace: Trace, problems: Problems) -> None:
     Raises:
         TraceError: the workload has such a setting for a file of another format.
     """
-    for key, said in (("columns", trace.columns), ("time_unit", trace.time_unit)):
-        if said:
+    for key, setting in (("columns", trace.columns), ("time_unit", trace.time_unit)):
+        if setting:
             message = f"`{key}` does not apply to files of the format `{trace.format}`"
             problems.fail(1, "", message, f"remove `{key}`, or set `format: requests` if it is a CSV file")
 

@@ -322,12 +322,12 @@ class TraceTable:
             self._input_tokens[row],
             self._output_tokens[row],
         )
-        said = {name: column[row] for name, column in self._asked.items()}
-        name, answer = said.pop("request_id", ""), said.pop("answer", "")
-        tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
-        items = said.pop("media_items", ())
-        budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)
-        request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
+        values = {name: column[row] for name, column in self._asked.items()}
+        name, answer = values.pop("request_id", ""), values.pop("answer", "")
+        tokens, media = values.pop("reasoning_tokens", None), values.pop("media", NO_MEDIA)
+        items = values.pop("media_items", ())
+        budget, endless = values.pop("max_output_tokens", None), values.pop("ignore_eos", 0)
+        request = Request(index, name, arrival_us, input_tokens, output_tokens, **values)
         if budget is not None:
             request.declare(budget or None)
         if endless:

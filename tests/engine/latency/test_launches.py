@@ -163,15 +163,15 @@ def test_what_is_not_known_is_said() -> None:
         for latency in (box, "fitted")
         for eager in (False, True)
     ]
-    said = [[warning.id for warning in run.warnings if warning.id == "eager-without-cost"] for run in runs]
-    assert said == [[], ["eager-without-cost"], [], []]
+    warned = [[warning.id for warning in run.warnings if warning.id == "eager-without-cost"] for run in runs]
+    assert warned == [[], ["eager-without-cost"], [], []]
     assert [*runs[0].rows] == [*runs[1].rows]
     assert [*runs[2].rows] != [*runs[3].rows]
-    (said_of,) = (
+    (eager_warning,) = (
         warning
         for warning in blis_tui.run(
             experiment(**{"engine.cudagraph_mode": "FULL_DECODE_ONLY", "latency": box})
         ).warnings
         if warning.id == "eager-without-cost"
     )
-    assert said_of.message.startswith("engine.cudagraph_mode has no effect")
+    assert eager_warning.message.startswith("engine.cudagraph_mode has no effect")

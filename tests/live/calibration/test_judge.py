@@ -16,20 +16,20 @@ def pairs(measured: list[float], simulated: list[float]) -> list[Pair]:
 
 def test_grades_follow_the_correlation_however_small_the_errors_are() -> None:
     """Two of eight requests differ, by a tenth, and none of the simulated ones does: r is 0, and not unknown."""
-    told = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 8), "ttft")
-    assert told is not None
-    assert told.mape < 0.03
-    assert (told.bias, told.pearson_r, told.grade) == (0.0, 0.0, "poor")
-    told = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 6 + [91.0, 109.0]), "ttft")
-    assert told is not None
-    assert told.pearson_r == pytest.approx(1.0)
-    assert told.grade == "excellent"
+    judged = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 8), "ttft")
+    assert judged is not None
+    assert judged.mape < 0.03
+    assert (judged.bias, judged.pearson_r, judged.grade) == (0.0, 0.0, "poor")
+    judged = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 6 + [91.0, 109.0]), "ttft")
+    assert judged is not None
+    assert judged.pearson_r == pytest.approx(1.0)
+    assert judged.grade == "excellent"
 
 
 def test_a_correlation_of_values_that_hardly_vary_is_not_asked_for() -> None:
-    told = agreement(pairs([98.0, 100.0, 102.0], [102.0, 100.0, 98.0]), "ttft")
-    assert told is not None
-    assert (told.pearson_r, told.grade) == (None, "excellent")
+    judged = agreement(pairs([98.0, 100.0, 102.0], [102.0, 100.0, 98.0]), "ttft")
+    assert judged is not None
+    assert (judged.pearson_r, judged.grade) == (None, "excellent")
 
 
 def test_requests_belong_to_the_stage_in_which_they_arrive() -> None:

@@ -27,9 +27,9 @@ def test_requests_of_one_server_are_no_mixture(seed: int) -> None:
 def test_requests_of_two_servers_are_a_mixture() -> None:
     recording, other = recorded(1.2, 1), recorded(2.4, 2)
     both = sorted((*recording.requests, *other.requests), key=lambda it: it.arrival_us)
-    said = mixed(replace(recording, requests=tuple(both)))
-    assert said is not None
-    slow, _, judged = said.split()[:3]
+    mixture = mixed(replace(recording, requests=tuple(both)))
+    assert mixture is not None
+    slow, _, judged = mixture.split()[:3]
     assert 55 <= int(slow) <= 60
     assert 105 <= int(judged) <= 120
-    assert "a mixture of two servers" in said
+    assert "a mixture of two servers" in mixture

@@ -102,14 +102,14 @@ def test_the_document_and_the_simulation_of_a_load_are_the_same(users: int, prom
     asked = Load(users, prompt, answer)
     made = with_load(ONE, asked)
     (client,) = made.workload.clients
-    told = asked.client
-    assert told["arrivals"] == {"kind": "closed-loop", "users": users}
+    written = asked.client
+    assert written["arrivals"] == {"kind": "closed-loop", "users": users}
     assert client.arrivals.settings == {"users": users}
     for tokens, key, lengths in (
         (prompt, "input_tokens", client.input_tokens),
         (answer, "output_tokens", client.output_tokens),
     ):
-        assert told[key] == {"kind": "uniform", **lengths.settings}
+        assert written[key] == {"kind": "uniform", **lengths.settings}
         least, most = lengths.settings["min"], lengths.settings["max"]
         assert least == max(1, tokens // 2)
         assert most == tokens * 3 // 2

@@ -51,8 +51,8 @@ def logged(experiment: Experiment, noise: float, seed: int = 1) -> Data:
 def test_known_coefficients_are_found_again() -> None:
     models = [("llama-3.1-8b-instruct", 6.0), ("llama-2-7b-hf", 4.0), ("qwen3-14b", 3.0)]
     found = fit([logged(served(model, rate, 3000, requests=40), 0.005) for model, rate in models], "fitted")
-    told = {one.name for one in found.found if one.told == "measured"}
-    assert {"weights", "kv_read", "layer_us", "flops"} <= told
+    measured = {one.name for one in found.found if one.told == "measured"}
+    assert {"weights", "kv_read", "layer_us", "flops"} <= measured
     held = [one.low <= getattr(TRUTH, one.name) <= one.high for one in found.found]
     assert sum(held) >= 0.8 * len(held)
     for one in found.found:
@@ -91,16 +91,16 @@ def vllm_log(first: int = 1, process: int = 1) -> str:
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "message"),
     [
         pytest.param(vllm_log(), r"line 43 is iteration 1, after iteration 40: a log of another server", id="restart"),
         pytest.param(vllm_log(41, 2), r"line 43 is of EngineCore_DP0 pid=2 engine 000, those", id="other-process"),
     ],
 )
-def test_logs_of_two_servers_are_refused(second: str, said: str, tmp_path: Path) -> None:
+def test_logs_of_two_servers_are_refused(second: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "serve.log"
     path.write_text(vllm_log() + second)
-    with pytest.raises(InputError, match=said) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         read_recording(path, served("llama-3.1-8b-instruct", 2.0, 1500).pools[0])
     assert "give each a file of its own" in str(caught.value)
 

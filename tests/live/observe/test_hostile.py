@@ -152,16 +152,16 @@ def test_steps_that_no_engine_has_are_none() -> None:
         "iteration elapsed time: %s ms, GPU KV cache usage: %s%%"
     )
     assert step_of((line % (3, 5, "7.5", "99.5")).encode(), 1) is not None
-    for told in (("9" * 5000, 5, "7", "1"), (3, "9" * 5000, "7", "1"), (3, 5, "9" * 400, "1"), (3, 5, "1e9", "1")):
-        assert step_of((line % told).encode(), 1) is None
+    for numbers in (("9" * 5000, 5, "7", "1"), (3, "9" * 5000, "7", "1"), (3, 5, "9" * 400, "1"), (3, 5, "1e9", "1")):
+        assert step_of((line % numbers).encode(), 1) is None
     over = step_of((line % (3, 5, "7.5", "9999")).encode(), 1)
     assert over is not None
     assert over.kv_share is None
 
 
 def test_kv_events_are_written_as_json() -> None:
-    told = _plain([float("nan"), float("inf"), 1.5, 2**64, b"\x01", {"a": {1: float("-inf")}}])
-    assert told == ["nan", "inf", 1.5, 2**64, "01", {"a": {"1": "-inf"}}]
+    plain = _plain([float("nan"), float("inf"), 1.5, 2**64, b"\x01", {"a": {1: float("-inf")}}])
+    assert plain == ["nan", "inf", 1.5, 2**64, "01", {"a": {"1": "-inf"}}]
 
 
 # ---- whole runs ----

@@ -293,7 +293,7 @@ async def _first_request(exchanges: Exchanges) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "patience_s", "said"),
+    ("asked", "patience_s", "message"),
     [
         (lambda exchanges: survey(exchanges, "there"), 10.0, "cannot reach there: it does not answer"),
         (_first_request, 7.0, "the server does not answer a first request: no end after 7 s"),
@@ -301,7 +301,7 @@ async def _first_request(exchanges: Exchanges) -> None:
     ids=["its description", "a first request"],
 )
 async def test_a_server_that_never_answers_is_given_up_in_time(
-    asked: Callable[[Exchanges], Awaitable[object]], patience_s: float, said: str, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[[Exchanges], Awaitable[object]], patience_s: float, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float | None] = []
     timeout = asyncio.timeout
@@ -321,7 +321,7 @@ async def test_a_server_that_never_answers_is_given_up_in_time(
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     exchanges = Exchanges(target_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}))
     monkeypatch.setattr(asyncio, "timeout", at_once)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         await asked(exchanges)
     exchanges.close()
     server.close()

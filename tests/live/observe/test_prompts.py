@@ -75,10 +75,10 @@ def test_an_adapter_is_asked_for_by_its_name() -> None:
 def test_conversations_say_the_answers_of_the_server_again() -> None:
     prompts = Prompts(ASKING)
     first = request(0, 30, ("c-0/0", 30), content=(("c-0/0", 30), ("c-0/0/answer", 5)))
-    said = prompt(prompts, first)
+    first_prompt = prompt(prompts, first)
     prompts.record_answer(first, Answer(tokens=[1, 2, 3, 4, 5], told_ids=True))
     second = request(1, 45, ("c-0/0", 30), ("c-0/0/answer", 5), ("c-0/1", 10))
-    assert prompt(prompts, second)[:35] == [*said, 1, 2, 3, 4, 5]
+    assert prompt(prompts, second)[:35] == [*first_prompt, 1, 2, 3, 4, 5]
     # Where reasoning is left out, the end of the answer is what is said.
     third = request(2, 42, ("c-0/0", 30), ("c-0/0/said", 2), ("c-0/1", 10))
     assert prompt(prompts, third)[30:32] == [4, 5]

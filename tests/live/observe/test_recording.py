@@ -102,8 +102,8 @@ def test_so_is_a_scrape(time_us: int, values: dict[str, float]) -> None:
 @given(st.none() | _COUNT, st.lists(_COUNT, min_size=6, max_size=6), st.none() | st.integers(0, 10_000))
 def test_and_a_step(end_us: int | None, numbers: list[int], share: int | None) -> None:
     names = ("number", "duration_us", "prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens")
-    told = dict(zip(names, numbers, strict=True))
-    step = Step(end_us=end_us, kv_share=None if share is None else share / 1e4, **told)
+    values = dict(zip(names, numbers, strict=True))
+    step = Step(end_us=end_us, kv_share=None if share is None else share / 1e4, **values)
     assert read_step(step_line(step, 199)) == step
 
 
@@ -255,10 +255,10 @@ def test_a_full_disk_is_told_of_the_file_that_is_not_written(tmp_path: Path) -> 
     folder = Folder(tmp_path / "r")
     (tmp_path / "r" / "requests.jsonl").symlink_to("/dev/full")
     folder.begin({}, Server())
-    told = r"^cannot write .*requests\.jsonl: No space left on device$"
-    with pytest.raises(InputError, match=told):
+    message = r"^cannot write .*requests\.jsonl: No space left on device$"
+    with pytest.raises(InputError, match=message):
         folder.request(many()[0])
-    with pytest.raises(InputError, match=told):  # what is left of it is written when it is closed
+    with pytest.raises(InputError, match=message):  # what is left of it is written when it is closed
         folder.close()
 
 

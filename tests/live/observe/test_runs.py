@@ -192,7 +192,7 @@ def _with_deadline(request: Request | None, deadline_us: int) -> Request | None:
 async def test_the_log_counters_and_progress_of_a_run_are_kept(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(b"started\n" + LINE + b"\n")
-    told: list[Status] = []
+    statuses: list[Status] = []
 
     async def behave(asked: Asked, reply: Replying) -> None:
         server.generated += 10
@@ -202,13 +202,13 @@ async def test_the_log_counters_and_progress_of_a_run_are_kept(tmp_path: Path) -
         await well(asked, reply)
 
     async with serving(behave) as server:
-        recording = await run(plan_of(server.url), tmp_path / "r", log=Tail(log), tell=told.append)
+        recording = await run(plan_of(server.url), tmp_path / "r", log=Tail(log), tell=statuses.append)
     about = json.loads((tmp_path / "r" / "recording.json").read_text())
     assert about["kept"] == 7
     assert (about["complete"], about["log"], about["kv_events"]) == (True, True, False)
     assert [step.number for step in recording.steps] == [102 + number for number in range(REQUESTS)]  # no warm-up
     assert about["counters"]["vllm:generation_tokens_total"] == 10 * REQUESTS
-    assert (told[-1].sent, told[-1].running) == (REQUESTS, 0)
+    assert (statuses[-1].sent, statuses[-1].running) == (REQUESTS, 0)
     assert len(recording.scrapes) >= 2
     times = [scrape.time_us for scrape in recording.scrapes]
     assert times == sorted(times)

@@ -140,8 +140,8 @@ async def test_a_transport_that_was_never_opened_cannot_send() -> None:
     wire.connection_lost(None)
     with pytest.raises(OSError, match="closed"):
         wire.send(b"x", Heard())
-    for lost, told in ((ValueError("bad record"), "bad record"), (OSError("reset"), "reset"), (None, None)):
+    for lost, end_text in ((ValueError("bad record"), "bad record"), (OSError("reset"), "reset"), (None, None)):
         heard = Heard()
         wire._sink = heard
         wire.connection_lost(lost)
-        assert [end and str(end) for end in heard.ends] == [told]
+        assert [end and str(end) for end in heard.ends] == [end_text]

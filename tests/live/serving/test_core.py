@@ -111,14 +111,14 @@ def check_times(news: list[RequestUpdate], rows: Iterable[RequestRow]) -> None:
     """Every token came once, the first and the last when the client is said to have had them."""
     assert [new.time_us for new in news] == sorted(new.time_us for new in news)
     for number, row in enumerate(rows):
-        told = [new for new in news if new.number == number]
-        counts = [request_update.tokens for request_update in told if not request_update.end]
+        updates = [new for new in news if new.number == number]
+        counts = [request_update.tokens for request_update in updates if not request_update.end]
         assert counts == sorted(set(counts))
         assert row.ttft_us is not None
         assert row.e2e_us is not None
-        assert told[0].time_us == row.arrival_us + row.ttft_us
-        assert (told[-1].end, told[-1].tokens) == ("over", row.output_tokens)
-        assert told[-1].time_us == row.arrival_us + row.e2e_us
+        assert updates[0].time_us == row.arrival_us + row.ttft_us
+        assert (updates[-1].end, updates[-1].tokens) == ("over", row.output_tokens)
+        assert updates[-1].time_us == row.arrival_us + row.e2e_us
         assert counts[-1] == row.output_tokens
 
 

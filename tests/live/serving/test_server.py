@@ -106,14 +106,14 @@ async def test_a_chat_goes_on_with_what_was_said() -> None:
     async with serving(made(**{"cluster.instances": 1})) as client:
         _, first = await client.post("/v1/chat/completions", messages=messages, max_tokens=40, ignore_eos=True)
         assert isinstance(first, dict)
-        said = first["choices"][0]["message"]
+        answer = first["choices"][0]["message"]
         assert first["object"] == "chat.completion"
-        more = [*messages, said, {"role": "user", "content": [{"type": "text", "text": "And then?"}]}]
+        more = [*messages, answer, {"role": "user", "content": [{"type": "text", "text": "And then?"}]}]
         events = await client.events(
             "/v1/chat/completions", messages=more, max_completion_tokens=5, stream_options={"include_usage": True}
         )
-    assert said["role"] == "assistant"
-    assert len(encode(said["content"])) == 40
+    assert answer["role"] == "assistant"
+    assert len(encode(answer["content"])) == 40
     assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}  # type: ignore[index]
     assert {event["object"] for event in events} == {"chat.completion.chunk"}
     usage = events[-1]["usage"]
@@ -128,9 +128,9 @@ async def test_without_ignore_eos_answers_are_as_long_as_the_workload_says() -> 
     async with serving(experiment) as client:
         answers = [(await client.post("/v1/completions", prompt="hello", max_tokens=5))[1] for _ in range(12)]
         _, least = await client.post("/v1/completions", prompt="hello", max_tokens=40, min_tokens=30)
-    told = [(answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) for answer in answers]  # type: ignore[index]
-    assert {count for count, _ in told} == {4, 5}
-    assert all(reason == ("stop" if count < 5 else "length") for count, reason in told)
+    ends = [(answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) for answer in answers]  # type: ignore[index]
+    assert {count for count, _ in ends} == {4, 5}
+    assert all(reason == ("stop" if count < 5 else "length") for count, reason in ends)
     assert least["usage"]["completion_tokens"] == 30  # type: ignore[index]
 
 
@@ -240,25 +240,25 @@ async def test_metrics_are_those_that_a_run_exports() -> None:
         text = await client.get("/metrics")
         simulation = client.endpoint.core.simulation
         exported = "".join(Scrapes().text(simulation.cluster, simulation.report().rows))
-    told = samples(text)
+    served = samples(text)
     other = samples(exported.replace("# EOF\n", ""))
-    named = {key: value for key, value in told.items() if key[0] != "vllm:cache_config_info"}
+    named = {key: value for key, value in served.items() if key[0] != "vllm:cache_config_info"}
     assert named.keys() == other.keys()
     for key, value in named.items():
         if key[0] != "vllm:request_success_total":
             assert value == pytest.approx(other[key]), key
-    assert finished(told) == {"length": 12}  # as the answers say; a run knows how long answers would have been
-    config = [dict(labels) for name, labels in told if name == "vllm:cache_config_info"]
+    assert finished(served) == {"length": 12}  # as the answers say; a run knows how long answers would have been
+    config = [dict(labels) for name, labels in served if name == "vllm:cache_config_info"]
     assert {(one["engine"], one["num_gpu_blocks"], one["block_size"]) for one in config} == {
         ("0", "91", "16"),
         ("1", "91", "16"),
     }
 
 
-def finished(told: dict[tuple[str, tuple[tuple[str, str], ...]], float]) -> dict[str, float]:
+def finished(metrics: dict[tuple[str, tuple[tuple[str, str], ...]], float]) -> dict[str, float]:
     """How many requests ended for which reason."""
     found: dict[str, float] = {}
-    for (name, labels), value in told.items():
+    for (name, labels), value in metrics.items():
         if name == "vllm:request_success_total" and value:
             reason = dict(labels)["finished_reason"]
             found[reason] = found.get(reason, 0) + value
@@ -273,10 +273,10 @@ async def test_metrics_count_answers_by_the_reason_that_they_give() -> None:
         answers = [(await client.post(path, messages=messages, max_tokens=5))[1] for _ in range(9)]
         await client.get("/metrics")
         answers += [(await client.post(path, messages=messages))[1] for _ in range(3)]
-        told = finished(samples(await client.get("/metrics")))
+        counted = finished(samples(await client.get("/metrics")))
     reasons = [answer["choices"][0]["finish_reason"] for answer in answers]  # type: ignore[index]
     assert reasons[9:] == ["stop"] * 3  # they end by themselves
-    assert told == {reason: reasons.count(reason) for reason in ("stop", "length")}
+    assert counted == {reason: reasons.count(reason) for reason in ("stop", "length")}
 
 
 async def test_metrics_tell_of_requests_under_way() -> None:
@@ -284,14 +284,14 @@ async def test_metrics_tell_of_requests_under_way() -> None:
         body = {"prompt": [3] * 50, "max_tokens": 900, "ignore_eos": True, "stream": True}
         async with client.session.post(client.url + "/v1/completions", json=body) as answer:
             await answer.content.readline()
-            told = samples(await client.get("/metrics"))
+            metrics = samples(await client.get("/metrics"))
     labels = (("engine", "0"), ("model_name", "qwen3-14b"))
-    assert told["vllm:num_requests_running", labels] == 1
-    assert told["vllm:prompt_tokens_total", labels] == 50
-    assert told["vllm:time_to_first_token_seconds_count", labels] == 1
-    assert told["vllm:generation_tokens_total", labels] >= 1
-    assert told["vllm:e2e_request_latency_seconds_count", labels] == 0
-    assert 0 < told["vllm:kv_cache_usage_perc", labels] < 1
+    assert metrics["vllm:num_requests_running", labels] == 1
+    assert metrics["vllm:prompt_tokens_total", labels] == 50
+    assert metrics["vllm:time_to_first_token_seconds_count", labels] == 1
+    assert metrics["vllm:generation_tokens_total", labels] >= 1
+    assert metrics["vllm:e2e_request_latency_seconds_count", labels] == 0
+    assert 0 < metrics["vllm:kv_cache_usage_perc", labels] < 1
 
 
 # ---- KV events ----

@@ -102,8 +102,8 @@ def test_stages_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(PolicyError, match="`ramp` has `stages`, which would count for the clients of the others, too"):
         composed(parts("chatbot", path), "w")
-    said = "rate_per_s: 2\nsessions: 9\nclients: [{id: u, session: {turns: 2}, input_tokens: 9, output_tokens: 9}]\n"
-    path.write_text(f"apiVersion: blis/v1\nkind: Workload\nmetadata: {{name: chats}}\n{said}")
+    rest = "rate_per_s: 2\nsessions: 9\nclients: [{id: u, session: {turns: 2}, input_tokens: 9, output_tokens: 9}]\n"
+    path.write_text(f"apiVersion: blis/v1\nkind: Workload\nmetadata: {{name: chats}}\n{rest}")
     with pytest.raises(PolicyError, match="`chats` has `sessions`") as caught:
         composed(parts("chatbot", path), "w")
     assert caught.value.help == "remove `sessions`"

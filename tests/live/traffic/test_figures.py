@@ -24,8 +24,8 @@ TRACES_FOLDER = Path(__file__).parents[3].parent / "shared" / "data" / "traces"
 HEADER = "request_id,arrival_time_us,input_tokens,output_tokens,tenant_id,slo_class,model,session_id,round_index\n"
 
 
-def description(source: object, *, block: int = 16, recorded: bool = False, **said: object) -> figures.Description:
-    traffic = open_traffic(str(source), Choice(**said))  # type: ignore[arg-type]
+def description(source: object, *, block: int = 16, recorded: bool = False, **settings: object) -> figures.Description:
+    traffic = open_traffic(str(source), Choice(**settings))  # type: ignore[arg-type]
     return figures.describe(traffic, Ledger(traffic.requests, block, recorded=recorded))
 
 
@@ -43,7 +43,7 @@ def rows() -> list[tuple[int, int, int, str, str]]:
 @pytest.fixture(scope="module")
 def found(rows: list[tuple[int, int, int, str, str]], tmp_path_factory: pytest.TempPathFactory) -> figures.Description:
     path = tmp_path_factory.mktemp("trace") / "requests.csv"
-    lines = [f"r{n},{at},{i},{o},{who},batch,,{talk},0\n" for n, (at, i, o, who, talk) in enumerate(rows)]
+    lines = [f"r{n},{at},{i},{o},{who},batch,,{session},0\n" for n, (at, i, o, who, session) in enumerate(rows)]
     path.write_text(HEADER + "".join(lines))
     return description(path)
 
@@ -78,8 +78,8 @@ def test_lengths(found: figures.Description, rows: list[tuple[int, int, int, str
     bins = (found.input_histogram, found.output_histogram)[column - 1]
     assert (lengths.total, lengths.min, lengths.max) == (sum(values), min(values), max(values))
     assert lengths.mean == pytest.approx(np.mean(values))
-    told = [lengths.p50, lengths.p90, lengths.p95, lengths.p99]
-    assert told == pytest.approx(np.percentile(values, [50, 90, 95, 99]))
+    percentiles = [lengths.p50, lengths.p90, lengths.p95, lengths.p99]
+    assert percentiles == pytest.approx(np.percentile(values, [50, 90, 95, 99]))
     counted = Counter(int(np.log2(value)) for value in values)
     assert {one.from_tokens: one.requests for one in bins if one.requests} == {2**k: n for k, n in counted.items()}
     assert all(one.to_tokens == 2 * one.from_tokens - 1 for one in bins)
@@ -99,13 +99,13 @@ def test_groups(found: figures.Description, rows: list[tuple[int, int, int, str,
 
 
 def test_sessions(found: figures.Description, rows: list[tuple[int, int, int, str, str]]) -> None:
-    talks = {name: [row[0] for row in rows if row[4] == name] for name in dict.fromkeys(row[4] for row in rows)}
-    turns = [len(talk) for talk in talks.values()]
+    sessions = {name: [row[0] for row in rows if row[4] == name] for name in dict.fromkeys(row[4] for row in rows)}
+    turns = [len(arrivals) for arrivals in sessions.values()]
     assert found.sessions is not None
     assert (found.sessions.sessions, found.sessions.requests, found.sessions.turns_max) == (7, len(rows), max(turns))
     assert found.sessions.turns_mean == pytest.approx(statistics.mean(turns))
     assert found.sessions.turns_p50 == pytest.approx(statistics.median(turns))
-    gaps = [later - earlier for talk in talks.values() for earlier, later in pairwise(talk)]
+    gaps = [later - earlier for arrivals in sessions.values() for earlier, later in pairwise(arrivals)]
     assert found.sessions.gap_p50_s == pytest.approx(statistics.median(gaps) / 1e6)
 
 

@@ -33,8 +33,8 @@ LENGTH_KINDS: dict[str, dict[str, float]] = {
 }
 
 
-def fitted(source: object, *, stage_s: float | None = None, block: int = 16, **said: object) -> Fitted:
-    traffic = open_traffic(str(source), Choice(**said))  # type: ignore[arg-type]
+def fitted(source: object, *, stage_s: float | None = None, block: int = 16, **settings: object) -> Fitted:
+    traffic = open_traffic(str(source), Choice(**settings))  # type: ignore[arg-type]
     ledger = Ledger(traffic.requests, block)
     return fit(ledger, "mine", traffic.name, provenance(traffic, len(ledger)), stage_s=stage_s, plugins=None)
 
@@ -221,8 +221,8 @@ def test_reasoning_and_media_are_carried_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("history", ["dropped", "kept"])
 def test_what_sessions_keep_of_their_reasoning_is_found(history: str, tmp_path: Path) -> None:
-    talk = {**THINKER, "session": {"turns": 4}, "reasoning": {"ratio": 0.75, "history": history}}
-    file, report = traced(tmp_path, talk, sessions=60)
+    thinker = {**THINKER, "session": {"turns": 4}, "reasoning": {"ratio": 0.75, "history": history}}
+    file, report = traced(tmp_path, thinker, sessions=60)
     (client,) = yaml.safe_load(fitted(file).text)["clients"]
     assert client["session"]["history"] == "full"
     assert client["reasoning"]["history"] == history

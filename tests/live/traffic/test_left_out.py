@@ -47,8 +47,8 @@ def otel() -> str:
 
 
 def sharegpt() -> str:
-    said = [{"value": "a question"}, {"value": "an answer"}]
-    return json.dumps([{"conversations": said[:1] if outcome == "b" else said} for outcome in OUTCOMES])
+    messages = [{"value": "a question"}, {"value": "an answer"}]
+    return json.dumps([{"conversations": messages[:1] if outcome == "b" else messages} for outcome in OUTCOMES])
 
 
 def tracelab() -> str:
@@ -96,11 +96,13 @@ def test_what_is_read_and_what_is_left_out_are_all_of_the_file(form: str, tmp_pa
     ],
 )  # fmt: skip
 def test_of_conversations_later_messages_are_left_out(pacing: str, left: list[LeftOut], tmp_path: Path) -> None:
-    talks = [["q", "a", "q", "a", "q"], ["q", "a", "", "a"], ["q"]]
-    text = json.dumps([{"conversations": [{"value": one * 9} for one in talk]} for talk in talks])
+    conversations = [["q", "a", "q", "a", "q"], ["q", "a", "", "a"], ["q"]]
+    text = json.dumps(
+        [{"conversations": [{"value": one * 9} for one in conversation]} for conversation in conversations]
+    )
     (tmp_path / "talks.json").write_text(text, encoding="utf-8")
-    said = Trace(path=str(tmp_path / "talks.json"), format="sharegpt", sha256="", rate_per_s=1.0, pacing=pacing)
-    assert list(read_trace(said, builtin()).left_out)[:2] == left
+    trace = Trace(path=str(tmp_path / "talks.json"), format="sharegpt", sha256="", rate_per_s=1.0, pacing=pacing)
+    assert list(read_trace(trace, builtin()).left_out)[:2] == left
 
 
 def test_a_trace_that_is_whole_leaves_nothing_out(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_conversations_are_found_again(tmp_path: Path) -> None:
 
 def test_without_times_of_answers_sessions_go_by_the_clock(tmp_path: Path) -> None:
     path = tmp_path / "requests.csv"
-    rows = [f"{2000 * talk + 700 * turn},{50 + turn},5,s{talk}" for talk in range(60) for turn in range(3)]
+    rows = [f"{2000 * session + 700 * turn},{50 + turn},5,s{session}" for session in range(60) for turn in range(3)]
     path.write_text("arrival_time_ms,input_tokens,output_tokens,session_id\n" + "\n".join(rows) + "\n")
     (client,) = yaml.safe_load(fitted(path).text)["clients"]
     assert client["session"] == {

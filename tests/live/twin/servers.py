@@ -103,24 +103,24 @@ def recorded(
 
 def _observed(row: object, front_us: int) -> Observed:
     """The server's clock is the client's: requests that arrive there at 0 were sent before, at ``front_us`` less."""
-    told = row._asdict()  # type: ignore[attr-defined]
-    sent_us = told["arrival_us"]
-    first_us = sent_us + told["ttft_us"] + front_us
-    last_us = sent_us + told["e2e_us"] + front_us
-    tokens = told["output_tokens"]
+    values = row._asdict()  # type: ignore[attr-defined]
+    sent_us = values["arrival_us"]
+    first_us = sent_us + values["ttft_us"] + front_us
+    last_us = sent_us + values["e2e_us"] + front_us
+    tokens = values["output_tokens"]
     return Observed(
-        request_id=told["request_id"],
+        request_id=values["request_id"],
         index=0,
         due_us=sent_us,
         sent_us=sent_us,
         done_us=last_us,
         outcome="completed",
-        input_tokens=told["input_tokens"],
+        input_tokens=values["input_tokens"],
         output_tokens=tokens,
         chunks=((first_us, 1), (last_us, tokens - 1)),
-        prompt_tokens=told["input_tokens"],
+        prompt_tokens=values["input_tokens"],
         completion_tokens=tokens,
-        cached_tokens=told["cached_tokens"],
+        cached_tokens=values["cached_tokens"],
         told_ids=True,
         status=200,
     )

@@ -123,14 +123,14 @@ def test_other_tools_say_the_same_of_each_request(write: Callable[[Sequence[Requ
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"unit": "sec"', '"unit": "min"', "`request_latency` has no unit of"),
         ('"request_latency"', '"latency"', "there is no 'request_latency'"),
         ('"error": null}', '"error"', "Expecting ':' delimiter"),
     ],
 )
-def test_a_broken_line_of_aiperf_is_one_error(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_broken_line_of_aiperf_is_one_error(old: str, new: str, message: str, tmp_path: Path) -> None:
     simulation = Simulation(server("engine.max_num_seqs=8"))
     simulation.run()
     lines = aiperf(simulation.report().rows).splitlines(keepends=True)
@@ -139,7 +139,7 @@ def test_a_broken_line_of_aiperf_is_one_error(old: str, new: str, said: str, tmp
     path.write_text("".join([*lines[:9], lines[9].replace(old, new), *lines[10:]]))
     done = CliRunner().invoke(cli, ["twin", str(path), "quickstart"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert f"{path}:10:" in done.stderr
 
 

@@ -182,7 +182,7 @@ def _damaged(draw: random.Random, content: bytes) -> bytes:
 @pytest.mark.parametrize("seed", every(4, range(8)))
 def test_damage_anywhere_is_an_error_with_its_place_or_no_harm(seed: int, folder: Path) -> None:
     draw = random.Random(seed)  # noqa: S311  (no secret)
-    told: list[str] = []
+    messages: list[str] = []
     for _ in range(12):
         path = folder / draw.choice(("requests.jsonl", "metrics.jsonl", "steps.csv", "requests.csv", "recording.json"))
         content = path.read_bytes()
@@ -190,8 +190,8 @@ def test_damage_anywhere_is_an_error_with_its_place_or_no_harm(seed: int, folder
         try:
             compare(folder, draw.choice(STEPS))
         except InputError as error:
-            told.append(str(error))
+            messages.append(str(error))
         path.write_bytes(content)
-    assert told
-    assert [one for one in told if str(folder) not in one] == []
+    assert messages
+    assert [one for one in messages if str(folder) not in one] == []
     compare(folder)

@@ -163,12 +163,12 @@ def test_a_request_that_comes_many_steps_later_is_one_of_ours(tmp_path: Path) ->
 def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path: Path) -> None:
     recording = replace(recorded(experiment(**change), tmp_path / "r"), steps=())
     twin = compare_with_simulation(recording, experiment(), "s")
-    said = twin_text(twin)
+    text = twin_text(twin)
     if change:
         assert twin.parting is not None
         assert twin.parting.cause == "not known"
-        assert "first divergence at" in said
+        assert "first divergence at" in text
     else:  # which is not to say that the batches are the same
         assert twin.parting is None
         unknown = "unknown without an engine log (observe --log); every TTFT within 20 % or 50 ms"
-        assert f"first divergence: {unknown}" in said
+        assert f"first divergence: {unknown}" in text

@@ -213,8 +213,8 @@ def test_the_server_itself_differs_in_no_figure(tool: str, report: Report, tmp_p
     assert len(found.figures) == count
     assert [figure.name for figure in found.figures if abs(figure.change or 0.0) > 1e-9] == []
     assert ", ".join(found.lacking) == lacking
-    told = "2 requests failed: what they added to the load is not simulated" in found.notes
-    assert told == (tool != "SGLang")
+    failures_noted = "2 requests failed: what they added to the load is not simulated" in found.notes
+    assert failures_noted == (tool != "SGLang")
 
 
 @pytest.mark.parametrize("tool", [tool for tool in TOOLS if not tool.endswith("(vllm-benchmark)")])
@@ -239,7 +239,7 @@ def test_the_load_is_what_the_file_says(tool: str, report: Report, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("said", "arrivals", "lengths"),
+    ("changes", "arrivals", "lengths"),
     [
         ({"max_concurrency": 8, "request_rate": "inf"}, {"kind": "closed-loop", "users": 8}, 7),
         ({"request_rate": "inf"}, {"kind": "closed-loop", "users": 60}, 7),
@@ -248,9 +248,9 @@ def test_the_load_is_what_the_file_says(tool: str, report: Report, tmp_path: Pat
     ],
 )
 def test_users_bursts_and_listed_lengths(
-    said: dict[str, object], arrivals: object, lengths: object, report: Report, tmp_path: Path
+    changes: dict[str, object], arrivals: object, lengths: object, report: Report, tmp_path: Path
 ) -> None:
-    document = {**json.loads(vllm(report)), "total_input_tokens": 420, **said}
+    document = {**json.loads(vllm(report)), "total_input_tokens": 420, **changes}
     (tmp_path / "result").write_text(json.dumps(document))
     summary = read_summary(tmp_path / "result")
     assert summary is not None

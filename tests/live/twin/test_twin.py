@@ -70,18 +70,18 @@ def test_the_metrics_tell_how_many_requests_the_server_runs(
         Scrape(time_us=number, values=dict(zip(names, look, strict=True))) for number, look in enumerate(looks)
     )
     recording = replace(recorded(experiment(), tmp_path / "r"), scrapes=scrapes)
-    told = [one for one in compare_with_simulation(recording, experiment(), "s").notes if "max_num_seqs" in one]
-    said = "the server ran no more than 3 requests while others waited and KV blocks were free"
-    assert told == ([f"{said}: --set engine.max_num_seqs=3"] if note else [])
+    notes = [one for one in compare_with_simulation(recording, experiment(), "s").notes if "max_num_seqs" in one]
+    statement = "the server ran no more than 3 requests while others waited and KV blocks were free"
+    assert notes == ([f"{statement}: --set engine.max_num_seqs=3"] if note else [])
     assert not compare_with_simulation(recording, experiment(engine__max_num_seqs=3), "s").notes
 
 
 def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     broken = replace(recording, about={**recording.about, "complete": False})
-    told = f"{broken.folder} was interrupted: requests in progress or still to come are missing or incomplete"
-    assert compare_with_simulation(broken, experiment(), "s").notes == (told,)
-    assert compare_recordings(recording, broken).notes == (told,)
+    note = f"{broken.folder} was interrupted: requests in progress or still to come are missing or incomplete"
+    assert compare_with_simulation(broken, experiment(), "s").notes == (note,)
+    assert compare_recordings(recording, broken).notes == (note,)
 
 
 @pytest.mark.parametrize("file", ["requests.jsonl", "steps.csv", "metrics.jsonl"])
@@ -286,7 +286,7 @@ def test_the_speed_of_a_shared_machine_is_that_of_the_steps_beside(tmp_path: Pat
     halves = fit(shared, 0), fit(shared, 1)
     steady, drifting = (predicted_us(shared, halves, at_its_speed=flag) for flag in (False, True))
     errors = [
-        [abs(told / measured - 1) for told, measured in zip(times, shared.periods_us, strict=True)]
+        [abs(predicted / measured - 1) for predicted, measured in zip(times, shared.periods_us, strict=True)]
         for times in (steady, drifting)
     ]
     assert sum(errors[0]) / count > 0.25
@@ -317,8 +317,8 @@ def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
 def test_two_recordings_of_different_workloads_are_not_compared_by_their_names(tmp_path: Path) -> None:
     june = recorded(experiment(), tmp_path / "june")
     other = recorded(experiment(seed=5), tmp_path / "other")  # its requests have the same names
-    told = r"have \d requests? in common with equal lengths; \d+ names stand for others"
-    with pytest.raises(InputError, match=told):
+    message = r"have \d requests? in common with equal lengths; \d+ names stand for others"
+    with pytest.raises(InputError, match=message):
         compare_recordings(june, other)
     rows = june.requests
     changed = replace(june, requests=(replace(rows[0], output_tokens=rows[0].output_tokens + 1), *rows[1:]))

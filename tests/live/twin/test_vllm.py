@@ -30,7 +30,7 @@ pytestmark = [needs_vllm, pytest.mark.slow, pytest.mark.skipif(sys.platform == "
 CHAT = {"input_tokens": {"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800}} | {
     "output_tokens": {"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 1, "max": 500}
 }
-TALK = {"input_tokens": {"kind": "uniform", "min": 40, "max": 160}} | {
+CONVERSATION = {"input_tokens": {"kind": "uniform", "min": 40, "max": 160}} | {
     "output_tokens": {"kind": "uniform", "min": 20, "max": 100},
     "prefix": {"group": "system", "tokens": 128},
     "session": {"turns": 3, "think_time_ms": 200},
@@ -38,7 +38,10 @@ TALK = {"input_tokens": {"kind": "uniform", "min": 40, "max": 160}} | {
 WORKLOADS: dict[str, dict[str, object]] = {
     "chat": {"requests": 80, "rate_per_s": 4, "clients": [{"id": "c", **CHAT}]},
     "rush": {"requests": 80, "rate_per_s": 8, "clients": [{"id": "c", **CHAT}]},
-    "talks": {"requests": 90, "clients": [{"id": "c", "arrivals": {"kind": "closed-loop", "users": 12}, **TALK}]},
+    "talks": {
+        "requests": 90,
+        "clients": [{"id": "c", "arrivals": {"kind": "closed-loop", "users": 12}, **CONVERSATION}],
+    },
 }
 TINY = {
     "config": {

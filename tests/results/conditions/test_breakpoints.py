@@ -130,7 +130,7 @@ def sentences(hits: Sequence[Hit]) -> list[str]:
     return [hit.sentence for hit in hits]
 
 
-def said(text: str, *records: Record, made: Breakpoint | None = None) -> str:
+def stopped(text: str, *records: Record, made: Breakpoint | None = None) -> str:
     """What a breakpoint says after one event; empty when it does not stop."""
     hits = Watch([made or parse_breakpoint(text, MADE)]).check(Scripted(), records)
     return hits[0].sentence if hits else ""
@@ -171,14 +171,14 @@ def test_every_kind_of_record_has_its_sentence() -> None:
 @pytest.mark.parametrize("kind", RECORD_KINDS)
 def test_a_kind_alone_stops_at_its_records_and_no_others(kind: str) -> None:
     every = {other: ALL.get(other) or made_up(other) for other in RECORD_KINDS}
-    assert said(kind, *every.values()) == sentence(every[kind])
-    assert not said(kind, *(record for other, record in every.items() if other != kind))
+    assert stopped(kind, *every.values()) == sentence(every[kind])
+    assert not stopped(kind, *(record for other, record in every.items() if other != kind))
     assert parse_breakpoint(kind, MADE).condition.needs == {kind}
 
 
 def test_several_records_of_a_kind_are_counted() -> None:
     records = [Preempted(5, 0, name, 0, "z", 1, 1) for name in ("a", "b", "c")]
-    assert said("preempted", *records) == "a was preempted on instance 0 for z (and 2 more)"
+    assert stopped("preempted", *records) == "a was preempted on instance 0 for z (and 2 more)"
 
 
 @pytest.mark.parametrize(
@@ -199,12 +199,12 @@ def test_several_records_of_a_kind_are_counted() -> None:
     ],
 )
 def test_requests_and_instances_with_and_without_a_kind(text: str, expected: str) -> None:
-    assert said(text, *ALL.values()) == expected
+    assert stopped(text, *ALL.values()) == expected
 
 
 def test_a_request_name_may_contain_blanks_and_quotes() -> None:
     record = Rejected(1, 0, 'a "b" c', "p", "r")
-    assert said(r'request "a \"b\" c" rejected', record) == 'a "b" c was rejected: r'
+    assert stopped(r'request "a \"b\" c" rejected', record) == 'a "b" c was rejected: r'
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_first_is_meant_for_one_hit(word: str, kind: str) -> None:
     made = parse_breakpoint(f"first {word}", MADE)
     assert made.once
     assert not parse_breakpoint(kind, MADE).once
-    assert said("", ALL[kind], made=made) == sentence(ALL[kind])
+    assert stopped("", ALL[kind], made=made) == sentence(ALL[kind])
 
 
 def test_first_knows_every_kind() -> None:
@@ -235,19 +235,21 @@ def test_first_knows_every_kind() -> None:
 
 
 def test_slo_misses_by_explicit_bounds() -> None:
-    assert said("slo-miss ttft 1250500us", ALL["first-token"]) == ""
+    assert stopped("slo-miss ttft 1250500us", ALL["first-token"]) == ""
     assert (
-        said("slo-miss ttft 1250ms", ALL["first-token"])
+        stopped("slo-miss ttft 1250ms", ALL["first-token"])
         == "r got its first token after 1,250.5 ms, the bound is 1,250 ms"
     )
-    assert said("slo-miss e2e 2.5s", *ALL.values()) == "r completed after 3,000 ms, the bound is 2,500 ms"
-    assert said("slo-miss ttft 1s e2e 4s", ALL["completed"]) == ""
+    assert stopped("slo-miss e2e 2.5s", *ALL.values()) == "r completed after 3,000 ms, the bound is 2,500 ms"
+    assert stopped("slo-miss ttft 1s e2e 4s", ALL["completed"]) == ""
     assert parse_breakpoint("first slo-miss ttft 1s e2e 4s", MADE).once
 
 
 def test_the_worst_of_several_misses_is_told() -> None:
     records = [FirstToken(5, 0, name, 0, 1, ttft) for name, ttft in (("a", 10_500), ("b", 30_000), ("c", 9000))]
-    assert said("slo-miss ttft 10ms", *records) == "b got its first token after 30 ms, the bound is 10 ms (and 1 more)"
+    assert (
+        stopped("slo-miss ttft 10ms", *records) == "b got its first token after 30 ms, the bound is 10 ms (and 1 more)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -330,8 +332,8 @@ def test_a_change_is_any_other_value() -> None:
     first = FirstToken(12, 1_500_000, "d", 1, 1_512_500, 250_000)
     ttft = watch("change ttft_ms")
     ttft.reset(state)
-    told = [sentences(ttft.check(state, records)) for records in ((first,), (), (first,))]
-    assert told == [["ttft_ms is 250 ms"], [], []]
+    changes = [sentences(ttft.check(state, records)) for records in ((first,), (), (first,))]
+    assert changes == [["ttft_ms is 250 ms"], [], []]
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,9 @@ def test_a_condition_on_events_stops_at_each_of_them() -> None:
 
 
 def test_what_does_not_exist_is_not_told() -> None:
-    assert said('kind == "preempted" or ttft_ms > 3', ALL["preempted"]) == 'kind == "preempted" or ttft_ms > 3 is true'
+    assert (
+        stopped('kind == "preempted" or ttft_ms > 3', ALL["preempted"]) == 'kind == "preempted" or ttft_ms > 3 is true'
+    )
 
 
 @pytest.mark.parametrize(

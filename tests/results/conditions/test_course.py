@@ -31,7 +31,7 @@ PRESSURE: Final = blis_tui.load("kv-pressure", set=SHORT)
 KINDS: Final = ("preempted", "completed", "scheduled", "first-token", "rejected")
 
 
-class Told:
+class RecordedRun:
     """A run as its record file tells it: no condition's code is used to read it."""
 
     def __init__(self, experiment: blis_tui.Experiment) -> None:
@@ -53,8 +53,8 @@ class Told:
 
 
 @cache
-def told() -> Told:
-    return Told(PRESSURE)
+def recorded() -> RecordedRun:
+    return RecordedRun(PRESSURE)
 
 
 def whole(experiment: blis_tui.Experiment) -> blis_tui.Simulation:
@@ -75,7 +75,7 @@ def verdict(wish: Wish) -> Verdict:
 
 def same(expected: Mapping[Wish, int | None]) -> None:
     """The event that breaks each wish, or None: in one run all of them, and some in runs of their own."""
-    times = {number: time for number, time, _ in told().waiting}
+    times = {number: time for number, time, _ in recorded().waiting}
     wishes = [*expected]
     alone = wishes[:: max(1, len(wishes) // 8)]
     for wish, found in [*zip(wishes, verdicts(wishes), strict=True), *((wish, verdict(wish)) for wish in alone)]:
@@ -90,7 +90,7 @@ def test_always() -> None:
     same(
         {
             Wish(always=f"waiting <= {most}"): min(
-                (event for event, _, waiting in told().waiting if waiting > most), default=None
+                (event for event, _, waiting in recorded().waiting if waiting > most), default=None
             )
             for most in range(21)
         }
@@ -99,14 +99,16 @@ def test_always() -> None:
 
 def test_never() -> None:
     """Behind an event of the one kind none of the other within the time; the same event does not count."""
-    expected = {Wish(never=kind): min((event for event, _ in told().events_of(kind)), default=None) for kind in KINDS}
+    expected = {
+        Wish(never=kind): min((event for event, _ in recorded().events_of(kind)), default=None) for kind in KINDS
+    }
     for kind, after, within_ms in product(KINDS, KINDS, (None, 0, 1, 20, 400)):
         broken = [
             event
-            for event, time in told().events_of(kind)
+            for event, time in recorded().events_of(kind)
             if any(
                 before < event and (within_ms is None or time - then <= within_ms * 1000)
-                for before, then in told().events_of(after)
+                for before, then in recorded().events_of(after)
             )
         ]
         wish = Wish(never=kind, after=after, within="" if within_ms is None else f"{within_ms}ms")
@@ -117,13 +119,13 @@ def test_never() -> None:
 def test_eventually() -> None:
     expected: dict[Wish, int | None] = {}
     for most, by_ms in product(range(13), (None, 1, 50, 500, 3000)):
-        met = [time for _, time, waiting in told().waiting if waiting > most]
+        met = [time for _, time, waiting in recorded().waiting if waiting > most]
         wish = Wish(eventually=f"waiting > {most}", by="" if by_ms is None else f"{by_ms}ms")
         if met and (by_ms is None or min(met) <= by_ms * 1000):
             expected[wish] = None
         else:
-            late = [event for event, time, _ in told().waiting if by_ms is not None and time > by_ms * 1000]
-            expected[wish] = min(late, default=told().end[0])
+            late = [event for event, time, _ in recorded().waiting if by_ms is not None and time > by_ms * 1000]
+            expected[wish] = min(late, default=recorded().end[0])
     same(expected)
 
 
@@ -132,24 +134,24 @@ def test_eventually_behind_something() -> None:
     expected: dict[Wish, int | None] = {}
     for kind, after, within_ms in product(KINDS, KINDS, (0, 2, 30, 300, 2000)):
         broken = []
-        for before, then in told().events_of(after):
-            following = [time for event, time in told().events_of(kind) if event >= before]
+        for before, then in recorded().events_of(after):
+            following = [time for event, time in recorded().events_of(kind) if event >= before]
             if following and min(following) - then <= within_ms * 1000:
                 continue
-            late = [event for event, time, _ in told().waiting if event > before and time - then > within_ms * 1000]
-            broken.append(min(late, default=told().end[0]))
+            late = [event for event, time, _ in recorded().waiting if event > before and time - then > within_ms * 1000]
+            broken.append(min(late, default=recorded().end[0]))
         expected[Wish(eventually=kind, after=after, within=f"{within_ms}ms")] = min(broken, default=None)
     same(expected)
 
 
 def test_count() -> None:
-    bounds = {len(told().events_of(kind)) + more for kind in KINDS for more in (-1, 0, 1)} - {-1} | {0, 7, 70}
+    bounds = {len(recorded().events_of(kind)) + more for kind in KINDS for more in (-1, 0, 1)} - {-1} | {0, 7, 70}
     wishes = [
         Wish(count=kind, max=float(most), min=None if least is None else float(least))
         for kind, most, least in product(KINDS, sorted(bounds), (None, *sorted(bounds)))
     ]
     for wish, found in zip(wishes, verdicts(wishes), strict=True):
-        events = told().events_of(wish.count)
+        events = recorded().events_of(wish.count)
         assert wish.max is not None
         most = int(wish.max)
         assert found.value == len(events)
@@ -158,7 +160,7 @@ def test_count() -> None:
 
 
 def test_a_condition_is_counted_where_it_becomes_true() -> None:
-    above = [waiting > 3 for _, _, waiting in told().waiting]
+    above = [waiting > 3 for _, _, waiting in recorded().waiting]
     rises = sum(now and not before for before, now in zip([False, *above], above, strict=False))
     assert verdict(Wish(count="waiting > 3", max=1000.0)).value == rises
 
@@ -182,7 +184,7 @@ expect:
 
 def test_they_are_part_of_the_report_behind_bounds_on_its_figures() -> None:
     report = whole(load("-", stdin_text=SPEC, overrides=SHORT)).report()
-    first = min(event for event, _ in told().events_of("preempted"))
+    first = min(event for event, _ in recorded().events_of("preempted"))
     assert [(expectation.metric, expectation.ok, expectation.event) for expectation in report.expectations] == [
         ("requests.completed", True, None),
         ("never preempted", False, first),

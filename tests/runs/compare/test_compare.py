@@ -272,11 +272,11 @@ def test_many_tenants_are_folded(small: Path) -> None:
     assert isinstance(comparison.a, Simulated)
     group = next(iter(comparison.a.report.slo_classes.values()))
     report = replace(comparison.a.report, tenants={"t0": group, "t1": group})
-    told = replace(comparison, a=replace(comparison.a, report=report), metrics=(*comparison.metrics, *tenants))
-    text = comparison_text(told)
+    with_tenants = replace(comparison, a=replace(comparison.a, report=report), metrics=(*comparison.metrics, *tenants))
+    text = comparison_text(with_tenants)
     assert [f"tenants.t{n}." in text for n in range(9)] == [n > 5 for n in range(9)]
     assert "more metrics that differ" in text
-    everything = comparison_text(told, everything=True)
+    everything = comparison_text(with_tenants, everything=True)
     assert all(f"tenants.t{n}." in everything for n in range(9))
 
 

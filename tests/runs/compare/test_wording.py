@@ -9,14 +9,14 @@ from blis_tui.runs.divergence import record_text
 from blis_tui.runs.documents import differences, pointer
 
 
-def told(old: object, new: object, most: int = 12) -> list[str]:
+def lines_of(old: object, new: object, most: int = 12) -> list[str]:
     return difference_lines(differences(old, new, pointer), most)
 
 
 def test_a_line_for_what_went_and_one_for_what_came() -> None:
     old = {"kv": {"blocks": 60}, "policy": "fcfs", "requests": 1200, "gone": True}
     new = {"kv": {"blocks": 90}, "policy": "sjf", "requests": 1100, "here": None}
-    assert told(old, new) == [
+    assert lines_of(old, new) == [
         "  - /kv/blocks     60",
         "  + /kv/blocks     90  +50.00 %",
         "  - /policy     fcfs",
@@ -44,12 +44,12 @@ def test_a_line_for_what_went_and_one_for_what_came() -> None:
     ],
 )
 def test_values_are_short_and_differ(old: object, new: object, texts: list[str]) -> None:
-    lines = told({"a": old}, {"a": new})
+    lines = lines_of({"a": old}, {"a": new})
     assert [line.split("  ", 2)[2].strip() for line in lines] == texts
 
 
 def test_what_is_left_out_is_counted() -> None:
-    assert told({str(n): n for n in range(9)}, {}, 2) == ["  - /0  0", "  - /1  1", "  … 7 more"]
+    assert lines_of({str(n): n for n in range(9)}, {}, 2) == ["  - /0  0", "  - /1  1", "  … 7 more"]
 
 
 def test_records_are_words_and_count_places_as_people_do() -> None:

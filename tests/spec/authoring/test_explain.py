@@ -99,10 +99,10 @@ def test_every_kind_of_a_plug_point_is_described(kind: str) -> None:
 
 @pytest.mark.parametrize("code", sorted(EXAMPLES))
 def test_an_example_causes_its_code(code: str) -> None:
-    told = explain.explain(code)
-    assert f"[{code}]" in told.output
-    assert told.example
-    assert "/tmp" not in told.output  # noqa: S108
+    explanation = explain.explain(code)
+    assert f"[{code}]" in explanation.output
+    assert explanation.example
+    assert "/tmp" not in explanation.output  # noqa: S108
 
 
 def test_every_code_has_an_example() -> None:

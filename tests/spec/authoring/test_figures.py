@@ -48,7 +48,7 @@ _UNIT: Final = re.compile(
 _ELSEWHERE: Final = re.compile(r"\b[Ll]ikewise[;.:]|[Ll]ikewise below|\b(as|so|two|none) below\b")
 
 
-def _said(field: Field) -> str:
+def _description(field: Field) -> str:
     return f"{field.meaning} {field.unit}"
 
 
@@ -58,7 +58,9 @@ def test_every_field_says_what_it_is_and_in_which_unit(part: str) -> None:
     assert [field.name for field in fields if not field.meaning] == []
     numbers = [field for field in fields if field.annotation.removesuffix(" | None") in {"int", "float"}]
     assert [
-        f"{number.name}: {number.meaning}" for number in numbers if not number.unit and not _UNIT.search(_said(number))
+        f"{number.name}: {number.meaning}"
+        for number in numbers
+        if not number.unit and not _UNIT.search(_description(number))
     ] == []
     assert [field.name for field in fields if _ELSEWHERE.search(field.meaning)] == [], "each is read alone"
 

@@ -74,8 +74,8 @@ def test_origins(child: Path) -> None:
         load("-", stdin_text=text).sha256
         == load(child, overrides=["engine.kv_blocks=900", "policy=vllm-v1", "latency=roofline"], seed=7).sha256
     )
-    told = [line for line in text.splitlines() if not line.startswith("#") and not line.rstrip().endswith(":")]
-    assert all("  # " in line for line in told)
+    values = [line for line in text.splitlines() if not line.startswith("#") and not line.rstrip().endswith(":")]
+    assert all("  # " in line for line in values)
 
 
 def test_origins_of_what_extends_merges_into_a_named_document(child: Path) -> None:

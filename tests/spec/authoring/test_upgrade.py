@@ -119,11 +119,11 @@ EXPERIMENTS: Final[dict[str, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
-@pytest.mark.parametrize(("before", "after", "told"), EXPERIMENTS.values(), ids=EXPERIMENTS)
-def test_an_older_key_is_spelt_as_it_is_now(before: str, after: str, told: str, ends: str) -> None:
+@pytest.mark.parametrize(("before", "after", "change"), EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_an_older_key_is_spelt_as_it_is_now(before: str, after: str, change: str, ends: str) -> None:
     text, changes, left = upgraded((HEAD + before).replace("\n", ends))
     assert text.replace("\r\n", "\n") == HEAD + after
-    assert (changes, left) == ((told,), ())
+    assert (changes, left) == ((change,), ())
     assert upgraded(text) == (text, (), ())
 
 
@@ -155,11 +155,11 @@ def test_the_same_key_of_another_kind_is_no_older_one(text: str) -> None:
     assert upgraded(HEAD + text) == (HEAD + text, (), ())
 
 
-@pytest.mark.parametrize(("text", "told"), LEFT.values(), ids=LEFT)
-def test_what_cannot_be_rewritten_safely_is_left_and_told(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "instruction"), LEFT.values(), ids=LEFT)
+def test_what_cannot_be_rewritten_safely_is_left_and_told(text: str, instruction: str) -> None:
     found, changes, (left,) = upgraded(text)
     assert (found, changes) == (text, ())
-    assert told in left
+    assert instruction in left
 
 
 def test_each_row_names_a_key_that_is_none_any_more() -> None:

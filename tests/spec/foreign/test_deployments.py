@@ -36,14 +36,14 @@ ENGINES = {"vllm-v1": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm"
 KEYS = {"block_size": "block_size_tokens", "prefix_caching": "enable_prefix_caching"}
 
 
-def told(imported: Imported) -> tuple[dict[str, Any], str]:
+def document_and_notes(imported: Imported) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(imported.text), notes_text(imported.notes)
 
 
 def of_folder(name: str) -> tuple[dict[str, Any], str]:
     convert, files, wanted = KINDS[name]
     paths = [FOLDER / name / one for one in files.split()] or [FOLDER / name]
-    return told(convert(paths[0] if convert is import_vllm else paths, wanted))
+    return document_and_notes(convert(paths[0] if convert is import_vllm else paths, wanted))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -106,7 +106,7 @@ def test_beside_the_servers() -> None:
 def script(tmp_path: Path, text: str, convert: Callable[..., Imported] = import_vllm, **named: Any) -> Any:
     file = tmp_path / "start.sh"
     file.write_text(text, encoding="utf-8")
-    return told(convert(file, Wanted("h100", variables=named.pop("variables", {})), **named))
+    return document_and_notes(convert(file, Wanted("h100", variables=named.pop("variables", {})), **named))
 
 
 def test_equal_servers_are_instances(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def documents(source: str, text: str | None = None, overrides: tuple[str, ...] =
 def again(made: Exported, kind: str, tmp_path: Path, hardware: str) -> dict[str, Any]:
     file = tmp_path / "exported.yaml"
     file.write_text(made.text, encoding="utf-8")
-    said = "nodeSelector" in made.text or "acceleratorTypes" in made.text
-    return documents("-", IMPORTS[kind](file, Wanted("" if said else hardware)).text)
+    names_gpu = "nodeSelector" in made.text or "acceleratorTypes" in made.text
+    return documents("-", IMPORTS[kind](file, Wanted("" if names_gpu else hardware)).text)
 
 
 def leaves(value: Any, path: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
     return {at for at in paths if both[0].get(at) != both[1].get(at)}
 
 
-def assert_told(made: Exported, different: set[str]) -> None:
+def assert_listed(made: Exported, different: set[str]) -> None:
     """All that differs is listed, in the file as well; another kind stands for all that has other keys then."""
     lost = [one.partition(":")[0].removesuffix(".kind") for one in made.lost]
     assert not {at for at in different if not any(re.match(rf"{re.escape(one)}(\.|$)", at) for one in lost)}
@@ -95,7 +95,7 @@ def test_a_shipped_experiment_comes_back(name: str, tmp_path: Path) -> None:
             found = again(made, kind, tmp_path, whole["hardware"]["metadata"]["name"])
             for part in (whole, found):
                 part["model"].pop("metadata", None)
-            assert_told(made, apart(whole, found))
+            assert_listed(made, apart(whole, found))
 
 
 POOLS = """cluster={disaggregation: {}, pools: [{name: prefill, role: prefill, instances: 2, tensor_parallel: 2},
@@ -176,7 +176,7 @@ def test_random_experiments_come_back_but_for_what_is_listed(seed: int, tmp_path
     kind = random.choice(ENGINES[whole["policy"]["batching"]["kind"]])
     made = export(kind, "quickstart", overrides)
     found = again(made, kind, tmp_path, whole["hardware"]["metadata"]["name"])
-    assert_told(made, apart(whole, found))
+    assert_listed(made, apart(whole, found))
 
 
 def test_values_of_llm_d_have_the_routing() -> None:

@@ -393,8 +393,11 @@ def test_a_rate_of_a_window_beside_a_rate_of_all_is_listed(tmp_path: Path) -> No
 
 
 def test_the_single_session_of_the_only_client(tmp_path: Path) -> None:
-    talk = {**CLIENT, "reasoning": {"multi_turn": {"max_rounds": 3, "think_time_us": 5000, "single_session": True}}}
-    imported = import_workload(written(tmp_path, {"aggregate_rate": 2, "clients": [talk]}))
+    client_of_one = {
+        **CLIENT,
+        "reasoning": {"multi_turn": {"max_rounds": 3, "think_time_us": 5000, "single_session": True}},
+    }
+    imported = import_workload(written(tmp_path, {"aggregate_rate": 2, "clients": [client_of_one]}))
     assert not [note for note in imported.notes if note.lossy]
     path = tmp_path / "imported.yaml"
     path.write_text(imported.text)
@@ -402,7 +405,9 @@ def test_the_single_session_of_the_only_client(tmp_path: Path) -> None:
     assert report.requests.completed == 3
     assert len({row.session_id for row in report.rows}) == 1
     # Of several clients each would have one: how many there are of all together says something else.
-    two = import_workload(written(tmp_path, {"aggregate_rate": 2, "clients": [talk, {**talk, "id": "d"}]}))
+    two = import_workload(
+        written(tmp_path, {"aggregate_rate": 2, "clients": [client_of_one, {**client_of_one, "id": "d"}]})
+    )
     assert fates(two)["clients.1.reasoning.multi_turn.single_session"] is Fate.NOT_CARRIED
     assert "sessions:" not in two.text
 
@@ -419,12 +424,12 @@ def test_users_of_clients(tmp_path: Path) -> None:
 
 
 def test_conversations_reasoning_and_images_of_clients(tmp_path: Path) -> None:
-    talk = {"max_rounds": 4, "think_time_us": 1_000_000, "context_growth": "accumulate"}
+    multi_turn = {"max_rounds": 4, "think_time_us": 1_000_000, "context_growth": "accumulate"}
     percents = {"type": "gaussian", "params": {"mean": 60, "std_dev": 10, "min": 0, "max": 90}}
     constant = {"type": "constant", "params": {"value": 7}}
     media = {f"{part}_distribution": constant for part in ("text", "image", "image_count")}
     found, listed = client(
-        tmp_path, reasoning={"multi_turn": talk, "reason_ratio_distribution": percents}, multimodal=media
+        tmp_path, reasoning={"multi_turn": multi_turn, "reason_ratio_distribution": percents}, multimodal=media
     )
     assert found["session"] == {"turns": 4, "think_time_ms": 1000, "history": "full"}
     ratio = {"kind": "gaussian", "mean": 0.6, "std_dev": 0.1, "min": 0.0, "max": 0.9}
@@ -433,7 +438,7 @@ def test_conversations_reasoning_and_images_of_clients(tmp_path: Path) -> None:
     assert found["input_tokens"] == seven
     assert found["multimodal"] == {"images": {"count": seven, "tokens": seven}}
     assert not listed
-    open_loop, _ = client(tmp_path, reasoning={"multi_turn": talk}, closed_loop=False)
+    open_loop, _ = client(tmp_path, reasoning={"multi_turn": multi_turn}, closed_loop=False)
     assert open_loop["session"]["pacing"] == "clock"
 
 

@@ -44,24 +44,24 @@ def test_what_inference_perf_does_otherwise_is_told(tmp_path: Path) -> None:
     lengths = {"mean": 9, "min": 9, "max": 9}
     data = {"type": "random", "input_distribution": lengths, "output_distribution": lengths}
 
-    def told(stages: int, load: dict[str, Any] | None = None, server: object = None) -> list[tuple[str, str]]:
+    def lossy_notes(stages: int, load: dict[str, Any] | None = None, server: object = None) -> list[tuple[str, str]]:
         stage: dict[str, Any] = {"stages": [{"rate": 1, "duration": 5}] * stages}
         given = {"load": stage | (load or {}), "server": server, "data": data}
         notes = import_inference_perf(written(tmp_path, given)).notes
         return [(str(note.path[-1]), note.text) for note in notes if note.lossy]
 
-    ((key, text),) = told(2)
+    ((key, text),) = lossy_notes(2)
     assert (key, text.partition(", without ")[2]) == (
         "stages",
         "1 s and the time that the last answers take between them",
     )
-    ((key, text),) = told(2, {"interval": 15})
+    ((key, text),) = lossy_notes(2, {"interval": 15})
     assert (key, text.partition(", without ")[2][:6]) == ("interval", "15 s a")
-    assert told(1, {"interval": 15}) == []
-    assert told(1, None, {"ignore_eos": True, "base_url": "http://a"}) == []
-    ((key, _),) = told(1, None, {"ignore_eos": False})
+    assert lossy_notes(1, {"interval": 15}) == []
+    assert lossy_notes(1, None, {"ignore_eos": True, "base_url": "http://a"}) == []
+    ((key, _),) = lossy_notes(1, None, {"ignore_eos": False})
     assert key == "ignore_eos"
-    ((key, text),) = told(1, None, {"new": 5})
+    ((key, text),) = lossy_notes(1, None, {"new": 5})
     assert (key, text) == ("new", "unknown key")
 
 
@@ -69,9 +69,9 @@ def test_media_of_inference_perf_are_told_as_lost(tmp_path: Path) -> None:
     lengths = {"mean": 9, "min": 9, "max": 9}
     data = {"type": "random", "input_distribution": lengths, "output_distribution": lengths}
     load = {"stages": [{"rate": 1, "duration": 5}]}
-    for media, told in (({}, []), ({"multimodal": {"images": 2}}, ["images, audio and video are not simulated"])):
+    for media, lost in (({}, []), ({"multimodal": {"images": 2}}, ["images, audio and video are not simulated"])):
         notes = import_inference_perf(written(tmp_path, {"load": load, "data": data | media})).notes
-        assert [note.text for note in notes if note.lossy] == told
+        assert [note.text for note in notes if note.lossy] == lost
 
 
 def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
@@ -265,11 +265,11 @@ def test_files_that_are_not_of_servegen(tmp_path: Path, trace: str, data: str | 
 
 def test_a_pattern_that_is_not_known_is_told(tmp_path: Path) -> None:
     (tmp_path / "chunk-0-dataset.json").write_text('{"0": {"input_tokens": "{5: 1}", "output_tokens": "{5: 1}"}}')
-    for pattern, told in (("Zipf", True), ("", False)):
+    for pattern, is_noted in (("Zipf", True), ("", False)):
         (tmp_path / "chunk-0-trace.csv").write_text(f"0,1,1,{pattern},1,1\n")
         found = import_servegen(tmp_path)
         assert yaml.safe_load(found.text)["clients"][0]["arrivals"] == {"kind": "poisson"}
-        assert any("the pattern `zipf` became poisson" in note.text for note in found.notes) is told
+        assert any("the pattern `zipf` became poisson" in note.text for note in found.notes) is is_noted
 
 
 def test_a_folder_without_clients_and_no_folder(tmp_path: Path) -> None:
@@ -306,16 +306,16 @@ def test_a_run_file_of_llm_d_benchmark_has_a_configuration(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"harness": {"name": "guidellm"}}, "the load is that of `guidellm`"),
         ({"workload": {"a": SHARED, "b": SHARED}}, "`workload` has 2 configurations, one can be imported"),
         ({"workload": {"a": {"load": SHARED["load"]}}}, "this lacks the key `data`"),
     ],
 )
-def test_a_run_file_with_another_load_is_an_error(more: dict[str, object], said: str, tmp_path: Path) -> None:
+def test_a_run_file_with_another_load_is_an_error(more: dict[str, object], message: str, tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(run_file(**more)))
     with pytest.raises(SpecError) as caught:
         import_inference_perf(path)
-    assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [said]
+    assert [diagnostic.message for diagnostic in caught.value.diagnostics] == [message]

@@ -28,10 +28,10 @@ H100 = Wanted("h100")
 
 def vllm(line: str) -> tuple[dict[str, Any], dict[str, Fate]]:
     """The experiment of a command line, and what became of its arguments."""
-    return told(import_vllm(line.split(), H100))
+    return document_and_fates(import_vllm(line.split(), H100))
 
 
-def told(imported: Imported) -> tuple[dict[str, Any], dict[str, Fate]]:
+def document_and_fates(imported: Imported) -> tuple[dict[str, Any], dict[str, Fate]]:
     return yaml.safe_load(imported.text), {str(note.path[0]): note.fate for note in imported.notes if note.path}
 
 
@@ -138,7 +138,7 @@ vllm bench serve --dataset-name random --random-input-len 1000 --random-output-l
     )
     with pytest.raises(SpecError, match=r"does not say what `\$TOKENS` is"):
         import_vllm(script, H100)
-    found, _ = told(import_vllm(script, H100._replace(variables={"TOKENS": "4096", "SEQS": "32"})))
+    found, _ = document_and_fates(import_vllm(script, H100._replace(variables={"TOKENS": "4096", "SEQS": "32"})))
     engine = {"max_num_seqs": 32, "enable_prefix_caching": False, "max_num_batched_tokens": 4096}
     assert found["engine"] == engine
     assert (found["workload"]["requests"], found["workload"]["rate_per_s"]) == (50, 4.0)
@@ -156,7 +156,7 @@ def test_a_file_of_arguments_counts_less_than_the_command(tmp_path: Path) -> Non
     script = tmp_path / "serve.sh"
     line = "python -m vllm.entrypoints.openai.api_server --config tuned.yaml --max-num-seqs 96\n"
     script.write_text(line, encoding="utf-8")
-    found, _ = told(import_vllm(script, H100))
+    found, _ = document_and_fates(import_vllm(script, H100))
     assert found["model"] == "Qwen/Qwen3-14B"
     assert found["engine"] == {"max_num_seqs": 96, "block_size_tokens": 32, "enable_prefix_caching": False}
 
@@ -167,7 +167,7 @@ def test_sglang() -> None:
         " --max-running-requests 128 --mem-fraction-static 0.8 --page-size 16 --max-total-tokens 160000"
         " --kv-cache-dtype fp8_e5m2 --disable-radix-cache --disable-overlap-schedule --speculative-algorithm EAGLE"
     )
-    found, fates = told(import_sglang(line.split(), H100))
+    found, fates = document_and_fates(import_sglang(line.split(), H100))
     assert found["policy"]["batching"] == {"kind": "sglang", "chunked_prefill_size": "none", "overlap_schedule": False}
     assert found["cluster"] == {"tensor_parallel": 2, "instances": 2}
     assert found["engine"] == {
@@ -204,7 +204,7 @@ mpirun -n 1 trtllm-serve Qwen/Qwen3-14B --tp_size 2 --max_batch_size 256 --extra
 """,
         encoding="utf-8",
     )
-    found, fates = told(import_tensorrt_llm(script, H100))
+    found, fates = document_and_fates(import_tensorrt_llm(script, H100))
     assert found["policy"]["batching"] == {
         "kind": "tensorrt-llm",
         "enable_chunked_prefill": True,
@@ -267,5 +267,5 @@ def test_any_arguments_give_an_experiment_or_an_error(names: list[str], data: st
     values = st.sampled_from(["0", "-1", "1e99", "{}", "[1]", "true", "auto", "", "nan", "8"])
     words = [one for name in names for one in (f"--{name}", data.draw(values))]
     with suppress(BlisError):
-        found, _ = told(import_vllm(["vllm", "serve", "Qwen/Qwen3-14B", *words], H100))
+        found, _ = document_and_fates(import_vllm(["vllm", "serve", "Qwen/Qwen3-14B", *words], H100))
         assert found["kind"] == "Experiment"

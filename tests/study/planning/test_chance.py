@@ -52,7 +52,7 @@ def read_streams(monkeypatch: pytest.MonkeyPatch, made: Experiment) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "draws"),
     [
         (PLAIN, ()),
         (SERVED, (FRONT_END,)),
@@ -61,14 +61,14 @@ def read_streams(monkeypatch: pytest.MonkeyPatch, made: Experiment) -> dict[str,
     ],
 )
 def test_what_is_said_to_be_drawn_is_what_is_read(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], told: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], draws: tuple[str, ...]
 ) -> None:
     made = traced(**changes)
-    assert other_random_draws(made) == told
+    assert other_random_draws(made) == draws
     read = read_streams(monkeypatch, made)
-    assert (read["front end"] > 0, read["router"] > 0, read["other"]) == (FRONT_END in told, ROUTER in told, 0)
+    assert (read["front end"] > 0, read["router"] > 0, read["other"]) == (FRONT_END in draws, ROUTER in draws, 0)
     reports = [blis_tui.run(traced(**changes, seed=seed)).to_dict()["latency"] for seed in (1, 2, 3)]
-    assert (reports[0] == reports[1] == reports[2]) == (not told)
+    assert (reports[0] == reports[1] == reports[2]) == (not draws)
 
 
 def test_drafts_are_luck() -> None:

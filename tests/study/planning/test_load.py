@@ -76,14 +76,14 @@ def test_conversations_have_a_rate_of_their_own() -> None:
 def test_a_rate_counts_what_its_clients_send() -> None:
     """Sessions beside requests are arrivals of both; users of a closed loop are in no rate."""
     lengths: dict[str, Any] = {"input_tokens": 100, "output_tokens": 10}
-    plain, talk = {"id": "plain", **lengths}, {"id": "talk", **lengths, "session": {"turns": 3}}
+    plain, chat = {"id": "plain", **lengths}, {"id": "talk", **lengths, "session": {"turns": 3}}
     users = {"arrivals": {"kind": "closed-loop", "users": 2}}
     for clients, counted in [
         ([plain], "requests"),
-        ([talk], "sessions"),
-        ([plain, talk], "arrivals"),
-        ([plain, {**talk, **users}], "requests"),
-        ([{**plain, **users}, talk], "sessions"),
+        ([chat], "sessions"),
+        ([plain, chat], "arrivals"),
+        ([plain, {**chat, **users}], "requests"),
+        ([{**plain, **users}, chat], "sessions"),
     ]:
         workload = {"workload": {"requests": 50, "rate_per_s": 2.0, "clients": clients}}
         document: dict[str, Any] = dict(blis_tui.load("quickstart", set=workload).document)
@@ -102,9 +102,9 @@ def test_the_capacity_is_the_most_that_had_ended_by_some_time() -> None:
     assert found == pytest.approx(expected, rel=0.02)
     assert found is not None
     assert found > report.throughput.requests_per_s  # those that end last find half empty batches
-    talks: dict[str, Value] = {"throughput.requests_per_s": 12.0, "sessions.started": 10, "sessions.calls": 40}
-    assert capacity_of(row_with(talks), "sessions") == 3.0
-    assert capacity_of(row_with({**talks, "requests.total": 60}), "arrivals") == 6.0
+    of_sessions: dict[str, Value] = {"throughput.requests_per_s": 12.0, "sessions.started": 10, "sessions.calls": 40}
+    assert capacity_of(row_with(of_sessions), "sessions") == 3.0
+    assert capacity_of(row_with({**of_sessions, "requests.total": 60}), "arrivals") == 6.0
     assert capacity_of(row_with({}), "requests") is None
 
 

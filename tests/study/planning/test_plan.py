@@ -76,7 +76,7 @@ def by_hand(seed: int, rate_per_s: float, instances: int, **values: object) -> f
     return report.latency.ttft_ms.p90 or 0.0
 
 
-def said(found: Plan) -> str:
+def one_line(found: Plan) -> str:
     """What a plan says, whatever the lines that it is on."""
     return " ".join(plan_text(found).split())
 
@@ -163,12 +163,12 @@ def test_a_step_time_model_with_another_answer_is_named_however_close_its_figure
         "With the step-time model trained-physics the answer would be different: latency.itl_ms.p99 is"
         f" {number_text(other.value)} here, not {number_text(other.own)}."
     )
-    assert sentence in said(found)
-    assert "the answer would be different" not in said(replace(found, opinions=(replace(other, holds=True),)))
+    assert sentence in one_line(found)
+    assert "the answer would be different" not in one_line(replace(found, opinions=(replace(other, holds=True),)))
     far = replace(other, value=30.0)
-    assert said(replace(found, opinions=(far, other))).count("the answer would be different") == 1
+    assert one_line(replace(found, opinions=(far, other))).count("the answer would be different") == 1
     first = replace(other, metric=TTFT)  # of several figures, it is one that breaks its bound
-    assert sentence in said(replace(found, opinions=(first, other)))
+    assert sentence in one_line(replace(found, opinions=(first, other)))
 
 
 def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, store: MemoryStore) -> None:
@@ -198,13 +198,13 @@ def test_the_sentence_has_the_rates_that_are_known(highest: Plan) -> None:
     assert highest.best is not None
     knee = highest.best.knee
     assert knee is not None
-    said = f"1 instance of qwen3-14b on h100 (1 GPU) sustains {knee.holds:g} requests/s with {TTFT} <= 500"
+    sentence = f"1 instance of qwen3-14b on h100 (1 GPU) sustains {knee.holds:g} requests/s with {TTFT} <= 500"
     beyond = highest.best.at(size=highest.best.size, rate_per_s=knee.fails)
     assert beyond is not None
     over = f", but not {knee.fails:g}" if beyond.known else f"; whether {knee.fails:g}, too, is not known"
-    assert answer_text(highest) == f"{said}{over}."
+    assert answer_text(highest) == f"{sentence}{over}."
     endless = replace(highest, best=replace(highest.best, knee=replace(knee, fails=None)))
-    assert answer_text(endless) == f"{said}."
+    assert answer_text(endless) == f"{sentence}."
 
 
 def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(highest: Plan, sized: Plan) -> None:
@@ -220,7 +220,7 @@ def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(highest:
     low, high = best.interval
     assert best.knee.holds / low == pytest.approx(1 + arrivals**-0.5)
     assert high / best.knee.fails == pytest.approx(1 + arrivals**-0.5)
-    assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in said(highest)
+    assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in one_line(highest)
     assert sized.candidates[0].interval is None
 
 
@@ -238,7 +238,7 @@ def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
     asked = question(axes=axes, rate_per_s=RATE, bound=2000.0, metric=EASY)
     by_gpus = plan(asked, InProcessRunner(), store)
     assert by_gpus.cost == "cost.gpus"
-    assert "not all have a price" in said(by_gpus)
+    assert "not all have a price" in one_line(by_gpus)
     for dear, cheap in (("h100", "l40s"), ("l40s", "h100")):
         prices = {dear: 100.0, cheap: 1.0}
         found = plan(replace(asked, study=replace(asked.study, prices=prices)), InProcessRunner(), store)
@@ -247,7 +247,7 @@ def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
         assert found.best.found is not None
         assert found.best.coordinates == {"hardware": cheap}
         assert found.best.found.mean("cost.usd_per_hour") == found.best.found.mean("cost.gpus")
-        assert f"{dear} 100" in said(found)
+        assert f"{dear} 100" in one_line(found)
 
 
 def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStore) -> None:
@@ -257,7 +257,7 @@ def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStor
     assert found.best is not None
     assert found.best.found is not None
     assert found.best.found.mean("cost.gpus") == min(gpus)
-    assert "tensor_parallel" in said(found)
+    assert "tensor_parallel" in one_line(found)
 
 
 def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_others_are_told(
@@ -270,7 +270,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert found.best is found.candidates[worst.index(min(worst))]
     (other,) = found.ties
     assert other is not found.best
-    assert f"has as many GPUs; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in said(found)
+    assert f"has as many GPUs; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in one_line(found)
     assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
     assert not sized.ties
 
@@ -302,11 +302,11 @@ def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) 
     rated = plan(of_fleet(max_rate=True, precision=1.0), InProcessRunner(), store)
     assert plan_text(rated).startswith(f"2 instances of {model} h100 and 2 of {model} l40s (4 GPUs) sustain ")
     seqs = question(rate_per_s=7.0, size_path="engine.max_num_seqs", least=2, most=4)
-    told = said(plan(seqs, InProcessRunner(), store))
-    assert told.startswith("2 instances of qwen3-14b on h100 (2 GPUs, engine.max_num_seqs ")
-    assert "One more instance" not in told
+    text = one_line(plan(seqs, InProcessRunner(), store))
+    assert text.startswith("2 instances of qwen3-14b on h100 (2 GPUs, engine.max_num_seqs ")
+    assert "One more instance" not in text
     low = of_fleet(bound=1e-3, size_path="cluster.pools.1.instances", most=3, rate_per_s=5.0)
-    assert "no value of cluster.pools.1.instances is enough, because even on" in said(
+    assert "no value of cluster.pools.1.instances is enough, because even on" in one_line(
         plan(low, InProcessRunner(), store)
     )
 
@@ -330,7 +330,7 @@ def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
     assert found.best.found is not None
     assert found.best.found.ignores_seed
     assert len(found.best.found.rows) == 1
-    text = said(found)
+    text = one_line(found)
     assert "no seed changes it" in text
     assert "seeds agree" not in text
     assert "2 of 2" not in text
@@ -348,7 +348,7 @@ def test_seeds_that_share_their_requests_say_what_else_they_decide(store: Memory
     row, other = found.best.found.rows
     assert row.figures[TTFT] != other.figures[TTFT]
     assert [row.figures[name] for name in OF_REQUESTS] == [other.figures[name] for name in OF_REQUESTS]
-    text = said(found)
+    text = one_line(found)
     assert "2 of 2 seeds agree" in text
     assert "the same with every seed; a seed only determines how long the front end takes per request." in text
     assert plan_data(found)["seeds_decide"] == ["how long the front end takes per request"]
@@ -363,14 +363,14 @@ def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     assert found.best is not None
     assert found.best.knee is not None
     assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
-    assert "distinguish rates" not in said(found)
+    assert "distinguish rates" not in one_line(found)
     assert found.best.found is not None
     (half,) = set(found.best.found.values("steady.offered_requests_per_s"))
     rate = found.best.knee.holds
     assert rate is not None
     assert abs(half / rate - 1) > 0.05, "as in most recordings, more or fewer requests come in the second half"
     sentence = f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
-    assert f"{sentence} {number_text(half)} requests/s arrived." in said(found)
+    assert f"{sentence} {number_text(half)} requests/s arrived." in one_line(found)
 
 
 def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
@@ -434,7 +434,7 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     assert found.as_expected.size == usual.size
     ((_, known),) = found.expected.values()
     assert not any("latency.steps" in reason for reason in known.reasons.values()), "of step times as they are expected"
-    text = said(found)
+    text = one_line(found)
     assert f"With step times as expected, the answer is {plural(usual.size, 'instance')}" in text
     assert f"TTFT {slow.first_tokens:.3g} times as long beyond that: 1 in 10 measured servers were" in text
     assert f"have a TTFT above {bound / slow.first_tokens:g} ms, 10 % may" in text
@@ -449,11 +449,11 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     answer = (
         f"and it does not hold: then the answer is {plural(wanted.size, 'instance')} ({plural(wanted.size, 'GPU')})."
     )
-    assert answer in said(plain)
+    assert answer in one_line(plain)
     assert plan_data(plain)["slower_steps"]["answer_on_slower"]["size"] == wanted.size  # type: ignore[index]
     roomy = plan(replace(measured(10 * bound), rate_per_s=BUSY / 2), InProcessRunner(), store)  # far from its knee
     assert roomy.on_slower is None
-    assert "and it holds." in said(roomy)
+    assert "and it holds." in one_line(roomy)
 
 
 def on_two_gpus(confidence: float | None = None) -> Question:
@@ -501,16 +501,16 @@ def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemorySt
     assert found.best is None
     plain = plan(measured(2000.0, metric=EASY, policy="blis"), InProcessRunner(), store)
     assert plain.best is not None
-    usual, told = plan_text(plain), plan_text(found)
-    assert told.startswith(
+    usual, confident = plan_text(plain), plan_text(found)
+    assert confident.startswith(
         f"With step times as expected, {answer_text(plain)} Whether it does with a confidence of 0.9"
     )
-    assert "of 0.9 is unknown, because nothing like it was measured: `blis` batching" in said(found)
-    around = [text.split("\n\n")[1] for text in (usual, told)]
+    assert "of 0.9 is unknown, because nothing like it was measured: `blis` batching" in one_line(found)
+    around = [text.split("\n\n")[1] for text in (usual, confident)]
     assert around[0].splitlines() == around[1].splitlines()  # the runs around it
     assert plain.if_slower is None
     slower = "Whether that holds on a slower server is unknown, because nothing like it was measured"
-    assert f"{slower}: `blis` batching" in said(plain)
+    assert f"{slower}: `blis` batching" in one_line(plain)
 
 
 def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) -> None:
@@ -518,7 +518,7 @@ def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) 
     asked = measured(2000.0, 0.9, metric=EASY, **{"policy.scheduling": "sjf"})
     found = plan(asked, InProcessRunner(), store)
     assert found.best is None
-    assert "unknown, because nothing like it was measured: `policy.scheduling: sjf`" in said(found)
+    assert "unknown, because nothing like it was measured: `policy.scheduling: sjf`" in one_line(found)
     bounds: list[Any] = [{"metric": "latency.itl_ms.p50", "max": 500}]
     document = {**asked.study.document, "constraints": bounds}
     of_steps = replace(asked, study=read_study(parse(Source("x", json.dumps(document)))))
@@ -534,7 +534,7 @@ def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
     ((kind, known),) = near.expected.values()
     assert kind == "operators"
     assert set(known.reasons) == {"ttft", "e2e"}
-    assert "near capacity" in said(near)
+    assert "near capacity" in one_line(near)
     calm = plan(measured(2000.0), InProcessRunner(), store)
     ((_, known),) = calm.expected.values()
     assert calm.best is not None
@@ -576,7 +576,7 @@ def test_what_is_served_per_second_and_what_a_token_costs_are_not_judged_on_an_i
     prices = {"h100": 3.0}
     asked = replace(asked, study=replace(asked.study, constraints=(*asked.study.constraints, more), prices=prices))
     found = plan(asked, InProcessRunner(), store)
-    assert found.best is not None, said(found)
+    assert found.best is not None, one_line(found)
     assert found.best.size is not None
 
 
@@ -598,7 +598,7 @@ def test_with_headroom_the_bounds_hold_at_a_higher_load(store: MemoryStore, size
     assert sized.best is not None
     assert found.best.size == sized.best.size
     assert found.binding == sized.binding
-    assert "All figures are at 4 requests/s, 25 % above the load that is planned for." in said(found)
+    assert "All figures are at 4 requests/s, 25 % above the load that is planned for." in one_line(found)
 
 
 def test_as_many_instances_as_may_be_down_come_on_top(store: MemoryStore, sized: Plan) -> None:
@@ -611,7 +611,7 @@ def test_as_many_instances_as_may_be_down_come_on_top(store: MemoryStore, sized:
     assert best.found is not None
     assert best.found.mean("cost.gpus") == without.size + 2
     assert found.binding == sized.binding  # of the bounds while they are down
-    assert f"so they do while any 2 instances of the {best.size} are down." in said(found)
+    assert f"so they do while any 2 instances of the {best.size} are down." in one_line(found)
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,9 @@ def test_an_idle_cluster_is_only_looked_at_when_rates_fail() -> None:
 def test_steps_are_small_where_a_figure_is_near_its_bound() -> None:
     knees = [11.0] * 3
 
-    def told(probe: Probe) -> Verdict:
+    def verdict_of(probe: Probe) -> Verdict:
         return Verdict(holds=probe.value <= 11.0, of_bound=0.9 if probe.value <= 11.0 else None)
 
-    _, with_figures = drive(search_rate(10.5, precision=0.1, seeds=3), told)
+    _, with_figures = drive(search_rate(10.5, precision=0.1, seeds=3), verdict_of)
     _, without = drive(search_rate(10.5, precision=0.1, seeds=3), up_to(knees))
     assert len(with_figures) < len(without)

@@ -11,5 +11,5 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # on each change, ``test_p
 
 @pytest.mark.parametrize("number", range(2))
 def test_the_size_that_is_planned_is_the_one_that_long_runs_need(number: int) -> None:
-    verdict, told = judged_size(problem(number, small=True))
-    assert verdict == "right", told
+    verdict, details = judged_size(problem(number, small=True))
+    assert verdict == "right", details

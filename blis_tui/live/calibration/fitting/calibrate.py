@@ -90,41 +90,41 @@ def fit(
     """
     law = law_of(data, kind)
     problem = Problem(data, law)
-    found, *others = _search(problem, progress)
+    best_found, *others = _search(problem, progress)
     # If the server was not followed, no start is known to be the nearest to the truth, so intervals cover all of them.
-    sides = _sides(problem, found)
+    sides = _sides(problem, best_found)
     best = sides[0]
     ends = [one.values for one in others]
-    told = coefficients(law, sides, ends)
-    sums = combinations(law, sides, told, ends)
+    fitted = coefficients(law, sides, ends)
+    sums = combinations(law, sides, fitted, ends)
     values = best.values
     draws = best.posterior.draws(values, DRAWS) if problem.requests else []
     held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
-    tells = any(one.told in ("measured", "roughly") for one in told)
-    if tells and (held_up > HELD_UP or found.followed < NOT_FOLLOWED):
+    tells = any(one.told in ("measured", "roughly") for one in fitted)
+    if tells and (held_up > HELD_UP or best_found.followed < NOT_FOLLOWED):
         values = fit_to_means(data, law, [values, *_starts(problem)])
         by_name = {term.name: float(value) for term, value in zip(law.terms, values, strict=True)}
-        told = tuple(with_averaged_value(one, by_name[one.name]) for one in told)
+        fitted = tuple(with_averaged_value(one, by_name[one.name]) for one in fitted)
         draws = []
-    names = {one.name for one in told}
+    names = {one.name for one in fitted}
     why = {term.name: absent(term.name, problem) for term in law.terms if term.name not in names} | dict(law.kept)
     left_out = tuple(LeftOut(*one) for one in why.items())
     advice, loads = None, list[Load]()
-    if advise and problem.requests and found.followed >= FOLLOWED:
+    if advise and problem.requests and best_found.followed >= FOLLOWED:
         first = problem.requests[0]
         prompts = float(np.mean([request.input_tokens for request in first.recording.requests]))
-        adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
+        adviser = Adviser(law, first.data, best.posterior, best.values, best_found.noises)
         loads = candidate_loads(first.data.experiment, prompts)
         progress("which loads would tell the coefficients apart")
-        advice = partial(_advised, data, kind, told, adviser, loads)
-    said = (*_held_up(held_up), *statements(told, found.followed, problem, advice, loads))
+        advice = partial(_advised, data, kind, fitted, adviser, loads)
+    remarks = (*_held_up(held_up), *statements(fitted, best_found.followed, problem, advice, loads))
     return Fit(
         law.config(_rounded(values)),
-        told,
+        fitted,
         left_out,
-        said,
-        sums if any(one.told == "together" for one in told) else (),
-        found.followed,
+        remarks,
+        sums if any(one.told == "together" for one in fitted) else (),
+        best_found.followed,
         gap_of(law, values),
         draws=tuple(law.config(one) for one in draws),
     )
@@ -132,18 +132,18 @@ def fit(
 
 def _held_up(times: float) -> list[str]:
     """Return a sentence on logged steps whose mean is far above their typical value."""
-    told = (
+    remark = (
         f"Logged steps took {times:.1f} times as long in the mean as most of them: something that is in no figure of"
         " their load held some up, such as another process on the machine. The coefficients are longer in proportion,"
         " for the mean alone."
     )
-    return [told] if times > HELD_UP else []
+    return [remark] if times > HELD_UP else []
 
 
 def _advised(
     data: Sequence[Data],
     kind: str,
-    told: Sequence[Coefficient],
+    fitted: Sequence[Coefficient],
     adviser: Adviser,
     loads: Sequence[Load],
     names: Sequence[str],
@@ -156,7 +156,7 @@ def _advised(
     if load is None:
         return None
     more = fit([*data, adviser.measured_under(load)], kind, advise=False).found
-    before, after = ({one.name: one.high - one.low for one in found} for found in (told, more))
+    before, after = ({one.name: one.high - one.low for one in found} for found in (fitted, more))
     return load if all(after.get(name, before[name]) <= MAX_DEVIATION_RATIO * before[name] for name in names) else None
 
 
@@ -175,30 +175,30 @@ def _starts(problem: Problem) -> Iterator[Array]:
 
 def _search(problem: Problem, progress: Callable[[str], None]) -> list[Found]:
     """Return the results of several starts, the best one first; stop once the best one follows the server."""
-    found: list[Found] = []
+    results: list[Found] = []
     noises = ASSUMED if problem.requests else ASSUMED[:1]
     for at, start in enumerate(_starts(problem)):
         for number, noise in enumerate(noises, 1):
-            said = f"following the server: attempt {at * len(noises) + number} of at most {_STARTS * len(noises)}"
-            found.append(problem.exact(start, noise, partial(_after, progress, said)))
-            found.sort(key=lambda one: one.cost)
-            if found[0].followed >= FOLLOWED:
-                return found[:1]
-    return found
+            attempt = f"following the server: attempt {at * len(noises) + number} of at most {_STARTS * len(noises)}"
+            results.append(problem.exact(start, noise, partial(_after, progress, attempt)))
+            results.sort(key=lambda one: one.cost)
+            if results[0].followed >= FOLLOWED:
+                return results[:1]
+    return results
 
 
-def _after(progress: Callable[[str], None], said: str, text: str) -> None:
-    progress(f"{said}, {text}")
+def _after(progress: Callable[[str], None], attempt: str, text: str) -> None:
+    progress(f"{attempt}, {text}")
 
 
-def _sides(problem: Problem, found: Found) -> list[BestSide]:
+def _sides(problem: Problem, result: Found) -> list[BestSide]:
     """Return the best coefficients, and plausible ones with other sides of a maximum, the best first."""
-    sides = [BestSide(found.values, found.posterior, found.cost)]
+    sides = [BestSide(result.values, result.posterior, result.cost)]
     pool = problem.pools[0]
-    for start in problem.law.others(found.values, pool):
-        values, posterior = problem.solve(start, found.systems)
-        side = BestSide(values, posterior, problem.cost(values, found.systems))
-        if not np.array_equal(posterior.told, found.posterior.told):
+    for start in problem.law.others(result.values, pool):
+        values, posterior = problem.solve(start, result.systems)
+        side = BestSide(values, posterior, problem.cost(values, result.systems))
+        if not np.array_equal(posterior.measured, result.posterior.measured):
             sides.append(side)
     sides.sort(key=lambda best_side: best_side.cost)
     return [best_side for best_side in sides if best_side.cost <= sides[0].cost + _POSSIBLE]
@@ -238,35 +238,35 @@ def coefficients(law: Law, sides: Sequence[BestSide], ends: Sequence[Array] = ()
     covariance = np.linalg.inv(best.posterior.curvature(at))
     deviation = np.sqrt(np.diag(covariance))
     alike = np.abs(covariance / np.outer(deviation, deviation))
-    told = np.any([side.posterior.told for side in sides], axis=0)
-    found: dict[int, Coefficient] = {}
+    measured = np.any([side.posterior.measured for side in sides], axis=0)
+    by_place: dict[int, Coefficient] = {}
     for place, term in enumerate(law.terms):
-        if told[place]:
+        if measured[place]:
             low, high = _interval(sides, place, term)
             low = min(low, *(_rounded_outwards(float(end[place]), floor) for end in ends)) if ends else low
             high = max(high, *(_rounded_outwards(float(end[place]), ceil) for end in ends)) if ends else high
             value = float(best.values[place])
-            found[place] = Coefficient(
+            by_place[place] = Coefficient(
                 term.name, value, term.base, min(low, value), max(high, value), "", (), value <= term.lowest
             )
-    wide = [place for place, one in found.items() if one.width > MEASURED_WITHIN]
+    wide = [place for place, one in by_place.items() if one.width > MEASURED_WITHIN]
     swapped = _swapped(sides)
     pressed = best.posterior.is_significant(at)
     return tuple(
         _judged(
             one,
             law.terms[place],
-            [found[it].name for it in wide if it != place and (alike[place][it] > _ALIKE or {place, it} <= swapped)],
+            [by_place[it].name for it in wide if it != place and (alike[place][it] > _ALIKE or {place, it} <= swapped)],
             pressed=one.at_bound and bool(pressed[place]),
         )
-        for place, one in found.items()
+        for place, one in by_place.items()
     )
 
 
-def groups_of(found: Sequence[Coefficient]) -> list[list[str]]:
+def groups_of(fitted: Sequence[Coefficient]) -> list[list[str]]:
     """Return the groups of coefficients that cannot be told apart."""
-    names = [one.name for one in found if one.told == "together"]
-    beside = {one.name: set(one.together_with) for one in found}
+    names = [one.name for one in fitted if one.told == "together"]
+    beside = {one.name: set(one.together_with) for one in fitted}
     groups: list[list[str]] = []
     while names:
         group = [names[0]]
@@ -274,12 +274,12 @@ def groups_of(found: Sequence[Coefficient]) -> list[list[str]]:
             group += [one for one in names if one not in group and (one in beside[name] or name in beside[one])]
         names = [one for one in names if one not in group]
         if len(group) > 1:
-            groups.append([one.name for one in found if one.name in group])
+            groups.append([one.name for one in fitted if one.name in group])
     return groups
 
 
 def combinations(
-    law: Law, sides: Sequence[BestSide], found: Sequence[Coefficient], ends: Sequence[Array] = ()
+    law: Law, sides: Sequence[BestSide], fitted: Sequence[Coefficient], ends: Sequence[Array] = ()
 ) -> tuple[Combined, ...]:
     """Return, of each group of coefficients that cannot be told apart, the combination that is known best.
 
@@ -290,15 +290,15 @@ def combinations(
     Args:
         law: the law.
         sides: as for :func:`coefficients`.
-        found: what that returned.
+        fitted: what that returned.
         ends: results of other starts, which the intervals cover.
     """
     best, places = sides[0], {term.name: place for place, term in enumerate(law.terms)}
     scale = best.posterior.spread
     covariance = np.linalg.inv(best.posterior.curvature(best.posterior.place(best.values))) * np.outer(scale, scale)
     base = np.array([term.base for term in law.terms])
-    told: list[Combined] = []
-    for group in groups_of(found):
+    combined: list[Combined] = []
+    for group in groups_of(fitted):
         at = sorted((places[name] for name in group), key=lambda place: -covariance[place, place])
         if _swapped(sides) & {*at}:
             continue
@@ -312,8 +312,8 @@ def combinations(
             _rounded_outwards(min(low, *others) if others else low, floor),
             _rounded_outwards(max([high, *others]), ceil),
         )
-        told.append(Combined(names, tuple(weights.tolist()), value, float(weights @ base[at]), low, high))
-    return tuple(one for one in told if one.width < 1.0)  # else it says no more than each of them
+        combined.append(Combined(names, tuple(weights.tolist()), value, float(weights @ base[at]), low, high))
+    return tuple(one for one in combined if one.width < 1.0)  # else it says no more than each of them
 
 
 def _swapped(sides: Sequence[BestSide]) -> set[int]:
@@ -321,7 +321,7 @@ def _swapped(sides: Sequence[BestSide]) -> set[int]:
     return {
         place
         for side in sides[1:]
-        for place, (here, there) in enumerate(zip(sides[0].posterior.told, side.posterior.told, strict=True))
+        for place, (here, there) in enumerate(zip(sides[0].posterior.measured, side.posterior.measured, strict=True))
         if here != there
     }
 
@@ -331,12 +331,12 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: boo
     lowest = max(term.base - _EXPECTED * term.spread, term.lowest)
     expected = term.base + _EXPECTED * term.spread - lowest
     if one.width <= MEASURED_WITHIN:
-        told, others = "measured", ()
+        rating, others = "measured", ()
     elif others:
-        told = "together"
+        rating = "together"
     else:
-        told = "hardly" if one.high - one.low > UNDETERMINED_SHARE * expected else "roughly"
-    return replace(one, told=told, together_with=tuple(others), pressed=pressed)
+        rating = "hardly" if one.high - one.low > UNDETERMINED_SHARE * expected else "roughly"
+    return replace(one, told=rating, together_with=tuple(others), pressed=pressed)
 
 
 def _interval(sides: Sequence[BestSide], place: int, term: Term) -> tuple[float, float]:
@@ -367,15 +367,15 @@ _16_BITS: Final = 2.0
 
 
 def statements(
-    found: Sequence[Coefficient],
+    fitted: Sequence[Coefficient],
     followed: float,
     problem: Problem,
     advice: Callable[[Sequence[str]], Load | None] | None,
     tried: Sequence[Load],
 ) -> tuple[str, ...]:
     """Return what the measurements leave open, helpful loads, bounds reached, and how well the server was followed."""
-    said: list[str] = []
-    for names in groups_of(found):
+    remarks: list[str] = []
+    for names in groups_of(fitted):
         load = None if advice is None else advice(names)
         what = f"{in_words(names)} cannot be separated by these loads"
         if load is not None:
@@ -383,10 +383,10 @@ def statements(
         elif tried:
             count = "1 was" if len(tried) == 1 else f"{len(tried)} were"
             what += f", nor by others of this server: {count} tried, of up to {_most(tried)}"
-        said.append(f"{what}.")
-    said += [
+        remarks.append(f"{what}.")
+    remarks += [
         f"{one.name} is at its bound, {one.value:g}: less would agree better. Look at the experiment."
-        for one in found
+        for one in fitted
         if one.pressed
     ]
     if followed < FOLLOWED:
@@ -394,20 +394,20 @@ def statements(
         other = f"{missed} of the first and last tokens came at other times than any such server could have"
         what = "Look at the experiment: limits, policy, prefix caching."
         if followed < NOT_FOLLOWED:
-            said.append(
+            remarks.append(
                 f"{other} sent them: it cannot be followed step by step. These coefficients only make means agree, as"
                 " far as they do; intervals say little, and what to expect of other loads is not known."
                 f" {what} Or something that is not simulated held steps up, such as another process on the machine."
             )
         else:
             short = "intervals, and errors expected of other loads, may be too small"
-            said.append(f"{other} sent them, so that {short}. {what}")
+            remarks.append(f"{other} sent them, so that {short}. {what}")
     if not problem.requests:
-        said.append(
+        remarks.append(
             "Steps say nothing of what lies between them and before them: measure requests, too. On a server that was"
             " measured on CPUs, 2.4 to 2.9 ms a step lay outside of what it logged."
         )
-    return tuple(said)
+    return tuple(remarks)
 
 
 def _most(loads: Sequence[Load]) -> str:

@@ -120,15 +120,15 @@ def filtered(noise: Noise, times: Times, late_us: list[float]) -> Gains:
 
 def whitened(times: Times, gains: Gains, columns: Array) -> Array:
     """Return equations with independent errors of unit variance, from those of measured times."""
-    found = np.empty_like(columns)
+    white = np.empty_like(columns)
     clock = np.zeros(columns.shape[1])
     for number, (fresh, share, deviation) in enumerate(zip(times.fresh, gains.shares, gains.deviations, strict=True)):
         if fresh:
             clock = np.zeros_like(clock)
         new = columns[number] - clock
         clock = clock + share * new
-        found[number] = new / deviation
-    return found
+        white[number] = new / deviation
+    return white
 
 
 def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:

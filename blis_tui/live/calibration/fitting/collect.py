@@ -45,7 +45,7 @@ def measured(experiment: Experiment) -> Recording | None:
         simulation.run()
     except BlisError:
         return None
-    found = sorted(
+    rows = sorted(
         (
             Measured(float(row.arrival_us), row.input_tokens, row.output_tokens, float(row.ttft_us), float(row.e2e_us))
             for row in simulation.report(verify=False).rows
@@ -53,7 +53,7 @@ def measured(experiment: Experiment) -> Recording | None:
         ),
         key=lambda one: one.arrival_us,
     )
-    return Recording(Path("advised"), "simulated", "", tuple(found), 0) if len(found) >= REQUESTS // 2 else None
+    return Recording(Path("advised"), "simulated", "", tuple(rows), 0) if len(rows) >= REQUESTS // 2 else None
 
 
 class Adviser:
@@ -92,13 +92,13 @@ class Adviser:
         return self._tried[load]
 
     def _of(self, load: Load) -> Array | None:
-        found = information(self._law, self._data.experiment, load, self._values, self._noise)
-        if found is None:
+        informed = information(self._law, self._data.experiment, load, self._values, self._noise)
+        if informed is None:
             return None
-        self._recorded[load], rows = found
+        self._recorded[load], rows = informed
         rows = rows * self._posterior.spread
-        told: Array = rows.T @ rows
-        return told
+        added: Array = rows.T @ rows
+        return added
 
 
 def information(law: Law, experiment: Experiment, load: Load, values: Array, noise: Noise) -> tuple[Data, Array] | None:
@@ -198,19 +198,19 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     """
     base = np.array([one.base for one in law.terms])
     spread = np.array([one.spread for one in law.terms])
-    told: dict[Load, tuple[Array, float]] = {}
+    possible: dict[Load, tuple[Array, float]] = {}
     for load in grid(experiment) if tried is None else tried:
-        found = information(law, experiment, load, base, ASSUMED[0])
-        if found is not None:
-            data, rows = found
+        informed = information(law, experiment, load, base, ASSUMED[0])
+        if informed is not None:
+            data, rows = informed
             requests = data.recording.requests  # type: ignore[union-attr]  # of requests, as it was simulated
             ends = max(request.arrival_us + request.e2e_us for request in requests)
-            told[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
-    if not told:
+            possible[load] = (rows * spread).T @ (rows * spread), ends - requests[0].arrival_us
+    if not possible:
         raise InputError("the engine serves none of the loads that were tried", help="look at its limits")
     known = np.eye(len(base))
     chosen: list[Planned] = []
-    left = dict(told)
+    left = dict(possible)
     while left and len(chosen) < count:
         volumes = {load: _volume(known + more) for load, (more, _) in left.items()}
         best = max(volumes, key=lambda load: volumes[load])
@@ -227,9 +227,9 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     within = {
         term.name: float(off[at] / term.base)
         for at, term in enumerate(law.terms)
-        if term.base > 0.0 and any(more[at, at] > 0.0 for more, _ in told.values())
+        if term.base > 0.0 and any(more[at, at] > 0.0 for more, _ in possible.values())
     }
-    return Plan(tuple(chosen), within, len(told))
+    return Plan(tuple(chosen), within, len(possible))
 
 
 def settled(within: Mapping[str, float]) -> tuple[list[str], list[str]]:
@@ -239,8 +239,8 @@ def settled(within: Mapping[str, float]) -> tuple[list[str], list[str]]:
 
 
 def _deviations(known: Array) -> Array:
-    found: Array = np.sqrt(np.diag(np.linalg.inv(known)))
-    return found
+    deviations: Array = np.sqrt(np.diag(np.linalg.inv(known)))
+    return deviations
 
 
 def _volume(known: Array) -> float:

@@ -105,18 +105,18 @@ def fit_to_means(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Arr
     """Return the coefficients, among the starts and their multiples, whose simulation agrees best with the means."""
     in_steps = np.abs(law.queue(_PROMPT)).sum(axis=0) == 0.0
     lowest = np.array([term.lowest for term in law.terms])
-    found: list[tuple[float, int, Array]] = []
+    results: list[tuple[float, int, Array]] = []
     for start in starts:
         times = 1.0
         for _ in range(_ROUNDS):
             values: Array = np.where(in_steps, np.maximum(times * start, lowest), start)
             runs = compared(data, law.config(values), gap_of(law, values))
-            found.append((disagreement(runs, of_means=True), len(found), values))
+            results.append((disagreement(runs, of_means=True), len(results), values))
             more = missing(runs)
             if abs(more - 1.0) < 0.01:
                 break
             times *= more
-    return min(found, key=lambda one: one[:2])[2]
+    return min(results, key=lambda one: one[:2])[2]
 
 
 def missing(runs: Runs) -> float:
@@ -193,8 +193,8 @@ class Requests:
     def waits(self, values: Array) -> list[float]:
         """Return how long each request waits before it joins the queue."""
         tokens = np.array([float(request.input_tokens) for request in self.recording.requests])
-        found: list[float] = (self.law.queue(tokens) @ values).tolist()
-        return found
+        waits_us: list[float] = (self.law.queue(tokens) @ values).tolist()
+        return waits_us
 
     def enter(self, values: Array, entrances: Entrances, noise: Noise) -> None:
         """Set queue entries to the coefficients' times, limited to the most likely intervals between passes."""
@@ -249,8 +249,8 @@ class Steps:
 
     def sizes(self, values: Array) -> Array:
         """Return the residuals of durations, in standard deviations."""
-        found: Array = (self.durations_us - self.slopes(values) @ values) / (self.deviation * self.durations_us)
-        return found
+        sizes: Array = (self.durations_us - self.slopes(values) @ values) / (self.deviation * self.durations_us)
+        return sizes
 
 
 def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
@@ -284,8 +284,8 @@ class System:
 
     def late(self, values: Array) -> list[float]:
         """Return the residuals of measured times."""
-        found: list[float] = (self.chain.known_us - self.slopes(values) @ values).tolist()
-        return found
+        late_us: list[float] = (self.chain.known_us - self.slopes(values) @ values).tolist()
+        return late_us
 
     def token_us(self, gains: Gains) -> Array:
         """Return how exactly each first token determines its step."""

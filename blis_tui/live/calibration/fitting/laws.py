@@ -260,8 +260,8 @@ class FittedLaw:
 
     def settings(self, values: Array) -> FittedSettings:
         """Return the base with these coefficients."""
-        found = {name: float(value) for name, value in zip(FITTED_TERMS, values, strict=True)}
-        return replace(self._base, **found)  # type: ignore[arg-type]  # all of them are numbers
+        coefficients = {name: float(value) for name, value in zip(FITTED_TERMS, values, strict=True)}
+        return replace(self._base, **coefficients)  # type: ignore[arg-type]  # all of them are numbers
 
     def config(self, values: Array) -> PluginConfig:
         """Return the step-time model with these coefficients."""
@@ -276,10 +276,10 @@ class FittedLaw:
         width = pool.engine.verify_width
         rows, tokens = loads.decodes + loads.chunks, loads.decodes + loads.new
         drafts = loads.decodes * (width - 1)
-        found = np.zeros((len(rows), len(FITTED_TERMS)))
+        rows_of_slopes = np.zeros((len(rows), len(FITTED_TERMS)))
 
         def put(name: str, slopes: Slopes) -> None:
-            found[:, FITTED_TERMS.index(name)] = slopes
+            rows_of_slopes[:, FITTED_TERMS.index(name)] = slopes
 
         products = growth * (tokens + drafts) * work.token_us
         heads = growth * (rows + drafts) * work.row_us
@@ -308,7 +308,7 @@ class FittedLaw:
         put("sampler_us", rows * pool.model.vocab_size / 1e3 if base.sorted_sampling else 0.0)
         put("step_us", 1.0)
         put("prefill_step_us", loads.chunks > 0)
-        return found
+        return rows_of_slopes
 
     def _work(self, pool: Pool) -> Work:
         if id(pool) not in self._works:
@@ -332,10 +332,10 @@ class FittedLaw:
 
     def queue(self, tokens: Array) -> Array:
         """Return the slopes of HTTP handling, scheduling and tokenization."""
-        found = np.zeros((len(tokens), len(FITTED_TERMS)))
-        found[:, FITTED_TERMS.index("first_token_us")] = 1.0
-        found[:, FITTED_TERMS.index("prompt_token_us")] = tokens
-        return found
+        slopes = np.zeros((len(tokens), len(FITTED_TERMS)))
+        slopes[:, FITTED_TERMS.index("first_token_us")] = 1.0
+        slopes[:, FITTED_TERMS.index("prompt_token_us")] = tokens
+        return slopes
 
     def client_us(self, tokens: Array) -> Array:
         """Return zeros, because nothing comes after steps."""
@@ -348,11 +348,11 @@ class FittedLaw:
         if not reads or not multiplies:
             return []
         read, multiplied = FITTED_TERMS.index("kv_read"), FITTED_TERMS.index("decode_attention")
-        found = values.copy()
+        other = values.copy()
         if values[read] * reads >= values[multiplied] * multiplies:
-            found[multiplied] = values[read] * reads / multiplies
-            found[read] = self.terms[read].lowest
+            other[multiplied] = values[read] * reads / multiplies
+            other[read] = self.terms[read].lowest
         else:
-            found[read] = values[multiplied] * multiplies / reads
-            found[multiplied] = self.terms[multiplied].lowest
-        return [np.maximum(found, [term.lowest for term in self.terms])]
+            other[read] = values[multiplied] * multiplies / reads
+            other[multiplied] = self.terms[multiplied].lowest
+        return [np.maximum(other, [term.lowest for term in self.terms])]

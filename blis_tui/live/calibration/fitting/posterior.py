@@ -87,8 +87,8 @@ def _triangle(rows: Array) -> Array:
 
 def _softmax(logs: Array) -> Array:
     likely = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
-    found: Array = likely / likely.sum(axis=1, keepdims=True)
-    return found
+    shares: Array = likely / likely.sum(axis=1, keepdims=True)
+    return shares
 
 
 def likeliest_jitter(windows: Windows, token_us: Array, values: Array, otherwise_us: float) -> float:
@@ -127,23 +127,23 @@ class Posterior:
         self._entrances = [one for one in entrances if len(one.windows.requests)]
 
     @property
-    def told(self) -> NDArray[np.bool_]:
+    def measured(self) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether any measurement contains it."""
         size = np.abs(self._rows).max(axis=0, initial=0.0)
         for entrances in self._entrances:
             size = np.maximum(size, np.abs(entrances.windows.slopes).max(axis=0, initial=0.0))
-        found: NDArray[np.bool_] = size > 0.0
-        return found
+        contained: NDArray[np.bool_] = size > 0.0
+        return contained
 
     def values(self, at: Array) -> Array:
         """Return coefficients, given their distances from the base in spreads."""
-        found: Array = np.maximum(self.base + self.spread * at, self._lowest)
-        return found
+        values: Array = np.maximum(self.base + self.spread * at, self._lowest)
+        return values
 
     def place(self, values: Array) -> Array:
         """Return the distances of coefficients from the base, in spreads."""
-        found: Array = (values - self.base) / self.spread
-        return found
+        place: Array = (values - self.base) / self.spread
+        return place
 
     def cost(self, at: Array) -> float:
         """Return the cost of coefficients, given in spreads from their base."""
@@ -181,18 +181,18 @@ class Posterior:
             rows.append(full[:, :-1])
             aims.append(full[:, -1])
         left, right = np.vstack(rows), np.concatenate(aims)
-        found = at.copy()
+        solution = at.copy()
         right = right - left[:, ~free] @ at[~free]
-        found[free] = lsq_linear(left[:, free], right, bounds=(self.lowest[free], np.inf), method="bvls").x
-        return found
+        solution[free] = lsq_linear(left[:, free], right, bounds=(self.lowest[free], np.inf), method="bvls").x
+        return solution
 
     def curvature(self, at: Array) -> Array:
         """Return the second derivatives of the cost, in spreads."""
         rows = [self._rows, np.eye(len(at))]
         rows += [entrances.newton(self.base + self.spread * at)[0] * self.spread for entrances in self._entrances]
         left = np.vstack(rows)
-        found: Array = left.T @ left
-        return found
+        curvature: Array = left.T @ left
+        return curvature
 
     def draws(self, values: Array, count: int) -> list[Array]:
         """Return draws from the posterior around the best values; each call returns the same draws.
@@ -202,15 +202,15 @@ class Posterior:
         at = self.place(values)
         covariance = np.linalg.inv(self.curvature(at))
         normal = np.random.default_rng(_SEED).standard_normal((count, len(at)))
-        found = []
+        plausible = []
         for one in at + normal @ np.linalg.cholesky(covariance).T:
             drawn, below = one, np.zeros(len(at), dtype=bool)
             while np.any((drawn < self.lowest - 1e-9) & ~below):
                 below |= drawn < self.lowest
                 more = np.linalg.solve(covariance[np.ix_(below, below)], (self.lowest - one)[below])
                 drawn = one + covariance[:, below] @ more
-            found.append(self.values(drawn))
-        return found
+            plausible.append(self.values(drawn))
+        return plausible
 
     def is_significant(self, at: Array) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether the cost falls below it by more than chance explains."""
@@ -218,8 +218,8 @@ class Posterior:
         for entrances in self._entrances:
             rows, missing = entrances.newton(self.base + self.spread * at)
             slope = slope - (rows * self.spread).T @ missing
-        found: NDArray[np.bool_] = slope > _SIGNIFICANT_DEVIATIONS * np.sqrt(np.diag(self.curvature(at)))
-        return found
+        significant: NDArray[np.bool_] = slope > _SIGNIFICANT_DEVIATIONS * np.sqrt(np.diag(self.curvature(at)))
+        return significant
 
     def interval(self, best: Array, place: int, rise: float = INTERVAL_COST_RISE) -> tuple[float, float]:
         """Return the interval of a coefficient in spreads, with the others free: the cost rises by at most ``rise``.

@@ -44,12 +44,12 @@ def test_from_any_base_to_the_same_server() -> None:
     ]
     for found in fits:
         assert found.followed > 0.99
-        told = {it.name: it for it in found.found}
-        assert told["flops"].value == pytest.approx(TRUTH.flops, rel=0.01)
+        by_name = {it.name: it for it in found.found}
+        assert by_name["flops"].value == pytest.approx(TRUTH.flops, rel=0.01)
         # All steps of one model read its weights and launch its layers: what each of these takes is not told.
-        assert told["weights"].told == "together"
+        assert by_name["weights"].told == "together"
         assert any("weights" in it and "cannot be separated by these loads" in it for it in found.statements)
-        assert all(held(it, TRUTH) for it in told.values())
+        assert all(held(it, TRUTH) for it in by_name.values())
     runs = [means(with_latency(one, found.latency)) for found in fits]
     assert runs[0] == pytest.approx(runs[1], rel=0.01)
     assert runs[0] == pytest.approx(means(with_coefficients(one, TRUTH)), rel=0.01)
@@ -93,18 +93,18 @@ def test_a_load_that_is_advised_tells_what_was_not_told() -> None:
     truth = with_coefficients(one, TRUTH)
     first = Data(measure(truth, 0.005), one)
     found = fit([first], "fitted")
-    (told,) = [it for it in found.statements if "should tell them" in it][:1]
-    names = told.partition(" cannot")[0].replace(" and ", ", ").split(", ")
-    many = "one user" not in told
-    users = int(told.partition("a run with ")[2].split()[0]) if many else 1
-    tokens = int(told.partition("of about ")[2].split()[0].replace(",", ""))
+    (advice,) = [it for it in found.statements if "should tell them" in it][:1]
+    names = advice.partition(" cannot")[0].replace(" and ", ", ").split(", ")
+    many = "one user" not in advice
+    users = int(advice.partition("a run with ")[2].split()[0]) if many else 1
+    tokens = int(advice.partition("of about ")[2].split()[0].replace(",", ""))
     second = measured(with_load(truth, Load(users, tokens)))
     assert second is not None
     second = replace(second, requests=second.requests[:60])
     both = {it.name: it for it in fit([first, Data(second, one)], "fitted", advise=False).found}
     before = {it.name: it for it in found.found}
     for name in names:
-        assert both[name].high - both[name].low < 0.6 * (before[name].high - before[name].low), told
+        assert both[name].high - both[name].low < 0.6 * (before[name].high - before[name].low), advice
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_a_server_of_other_limits_is_not_followed() -> None:
 
 def test_what_is_expected_of_other_loads_is_too_small_where_tokens_came_at_other_times() -> None:
     problem = cast("Problem", SimpleNamespace(requests=[None]))
-    (said,) = statements((), 0.9, problem, None, ())
-    assert said.startswith("10 % of the first and last tokens came at other times")
-    assert "intervals, and errors expected of other loads, may be too small" in said
+    (statement,) = statements((), 0.9, problem, None, ())
+    assert statement.startswith("10 % of the first and last tokens came at other times")
+    assert "intervals, and errors expected of other loads, may be too small" in statement
     assert statements((), 0.99, problem, None, ()) == ()

@@ -47,9 +47,9 @@ def rows(server: Experiment) -> dict[Load, np.ndarray]:
     base = np.array([term.base for term in LAW.terms])
     found = {}
     for load in FEW:
-        told = information(LAW, server, load, base, ASSUMED[0])
-        assert told is not None
-        found[load] = told[1] * spread
+        informed = information(LAW, server, load, base, ASSUMED[0])
+        assert informed is not None
+        found[load] = informed[1] * spread
         found[load].flags.writeable = False
     return found
 
@@ -160,18 +160,18 @@ def test_the_load_that_is_advised_is_the_first_that_halves_every_deviation(
         advised[term.name] = adviser.best([term.name], [Load(1, 500_000), *FEW[1:]])
         assert advised[term.name] == (halved[0] if halved else None)
     assert len({*advised.values()}) > 2  # none, and different ones
-    told = next(name for name, load in advised.items() if load is not None)
+    halved_name = next(name for name, load in advised.items() if load is not None)
     never = next(name for name, load in advised.items() if load is None)
-    assert adviser.best([told, never], FEW[1:]) is None
-    assert adviser.best([told], []) is None
-    load = advised[told]
+    assert adviser.best([halved_name, never], FEW[1:]) is None
+    assert adviser.best([halved_name], []) is None
+    load = advised[halved_name]
     assert load is not None
     assert len(adviser.measured_under(load).recording.requests) == load.requests  # type: ignore[union-attr]
 
 
 def deviations(rows: dict[Load, np.ndarray], loads: Sequence[Load]) -> np.ndarray:
-    told = stacked(rows, loads)
-    found: np.ndarray = np.sqrt(np.diag(np.linalg.inv(told.T @ told)))
+    equations = stacked(rows, loads)
+    found: np.ndarray = np.sqrt(np.diag(np.linalg.inv(equations.T @ equations)))
     return found
 
 

@@ -102,5 +102,5 @@ def test_an_interval_that_reaches_the_bound_ends_there() -> None:
     terms = (Term("a", 0.3, 0.6, 0.0),)
     found = posterior(np.array([[0.1]]), np.array([0.05]), terms)
     at, cost = found.best(np.zeros(1))
-    (told,) = coefficients(cast("Law", SimpleNamespace(terms=terms)), [BestSide(found.values(at), found, cost)])
-    assert told.low == 0.0
+    (coefficient,) = coefficients(cast("Law", SimpleNamespace(terms=terms)), [BestSide(found.values(at), found, cost)])
+    assert coefficient.low == 0.0

@@ -53,17 +53,17 @@ def test_coefficients_that_always_occur_together_are_given_as_their_sum(seed: in
     law = cast("Law", SimpleNamespace(terms=TERMS))
     found = coefficients(law, sides)
     assert {one.told for one in found} == {"together"}
-    (told,) = combinations(law, sides, found)
-    assert told.names == ("step_us", "layer_us")
-    assert told.text.startswith("step_us + 3")
-    assert told.weights[1] == pytest.approx(LAYERS, rel=0.02)
-    assert told.low < STEP_US + told.weights[1] * LAYER_US < told.high
-    assert told.words == "measured"
-    assert (told.high - told.low) / 2 == pytest.approx(1.645 * 0.05 * whole / 10, rel=0.3)
+    (combined,) = combinations(law, sides, found)
+    assert combined.names == ("step_us", "layer_us")
+    assert combined.text.startswith("step_us + 3")
+    assert combined.weights[1] == pytest.approx(LAYERS, rel=0.02)
+    assert combined.low < STEP_US + combined.weights[1] * LAYER_US < combined.high
+    assert combined.words == "measured"
+    assert (combined.high - combined.low) / 2 == pytest.approx(1.645 * 0.05 * whole / 10, rel=0.3)
     far = np.array([500.0, 15.0])
     (wider,) = combinations(law, sides, found, [far])
-    assert wider.low == pytest.approx(500.0 + 15.0 * told.weights[1], rel=1e-3)
-    assert wider.high == told.high
+    assert wider.low == pytest.approx(500.0 + 15.0 * combined.weights[1], rel=1e-3)
+    assert wider.high == combined.high
     assert combinations(law, sides, found, [0.0 * far]) == (), "which would be known to no better than its size"
 
 
@@ -87,8 +87,8 @@ def test_another_side_of_a_maximum_widens_an_interval_as_far_as_it_is_plausible(
 # ---- sentences ----
 
 
-def coefficient(name: str, told: str, *together: str, pressed: bool = False) -> Coefficient:
-    return Coefficient(name, 3.0, 2.0, 1.0, 5.0, told, together, pressed=pressed)
+def coefficient(name: str, rating: str, *together: str, pressed: bool = False) -> Coefficient:
+    return Coefficient(name, 3.0, 2.0, 1.0, 5.0, rating, together, pressed=pressed)
 
 
 KNOWN = (coefficient("a", "measured"), coefficient("b", "hardly", "a"), coefficient("alone", "together", "gone"))
@@ -128,13 +128,13 @@ def test_what_is_said_of_a_fit(file_regression: FileRegressionFixture) -> None:
     for name, found in {"known": KNOWN, "two groups": TWO_GROUPS}.items():
         for adviser, advice in advices.items():
             for loads in ([], tried[:1], tried):
-                told = statements(found, 1.0, cast("Problem", REQUESTS_AND_STEPS), advice, loads)
-                lines += [f"{name}, {adviser}, {len(loads)} tried:", *(f"    {one}" for one in told)]
+                sentences = statements(found, 1.0, cast("Problem", REQUESTS_AND_STEPS), advice, loads)
+                lines += [f"{name}, {adviser}, {len(loads)} tried:", *(f"    {one}" for one in sentences)]
     for followed in (0.0, 0.5, NOT_FOLLOWED - 1e-9, NOT_FOLLOWED, 0.9, FOLLOWED - 1e-9, FOLLOWED, 1.0):
         for problem in (REQUESTS_AND_STEPS, STEPS_ALONE):
             bound = (*KNOWN, coefficient("g", "roughly", pressed=True))
-            told = statements(bound, followed, cast("Problem", problem), None, [])
-            lines += [f"{len(problem.requests)}, {followed:.10g} followed:", *(f"    {one}" for one in told)]
+            sentences = statements(bound, followed, cast("Problem", problem), None, [])
+            lines += [f"{len(problem.requests)}, {followed:.10g} followed:", *(f"    {one}" for one in sentences)]
     file_regression.check("\n".join(lines), encoding="utf-8")
 
 

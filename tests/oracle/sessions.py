@@ -31,7 +31,7 @@ _BACK_OFF_US: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Said:
+class PlannedCall:
     """One call, from the request of another scenario, whose prompt is only the new text of the call."""
 
     asked: Asked
@@ -40,7 +40,7 @@ class Said:
     history: bool
 
 
-class Talks(Scenario):
+class SessionScenario(Scenario):
     """Sessions instead of requests.
 
     ``users`` repeat the sessions one after the other; 0 = each starts once, at its time. With ``by_clock`` users do
@@ -51,14 +51,14 @@ class Talks(Scenario):
         self,
         experiment: Experiment,
         asked: tuple[Asked, ...],
-        talks: tuple[tuple[Said, ...], ...],
+        sessions: tuple[tuple[PlannedCall, ...], ...],
         *,
         users: int,
         by_clock: bool,
         most: int,
     ) -> None:
         super().__init__(experiment, asked)
-        self.talks = talks
+        self.sessions = sessions
         self.users = users
         self.by_clock = by_clock
         self.most = most
@@ -66,36 +66,38 @@ class Talks(Scenario):
     @property
     def tokens(self) -> int:
         """Upper bound for a prompt: everything said in a session."""
-        longest = max(sum(one.asked.input_tokens + one.asked.output_tokens + 1 for one in talk) for talk in self.talks)
+        longest = max(
+            sum(one.asked.input_tokens + one.asked.output_tokens + 1 for one in session) for session in self.sessions
+        )
         return longest * self.most
 
     def __repr__(self) -> str:
-        listed = [f"{talk}" for talk in self.talks]
+        listed = [f"{session}" for session in self.sessions]
         how = f"users: {self.users}, by the clock: {self.by_clock}, at most {self.most}"
         return "\n  ".join([super().__repr__(), how, *listed])
 
     def source(self) -> InteractiveSource:
         """The same for the engine."""
-        return InteractiveSource([_Talker(self)], self.most)
+        return InteractiveSource([_SessionClient(self)], self.most)
 
 
-def draw_talks(draw: Draw) -> Talks:
+def draw_sessions(draw: Draw) -> SessionScenario:
     """The requests of a scenario, combined into sessions."""
     kind = draw(st.integers(0, 2))
     scenario = draw_fleet(draw) if kind == 2 else draw_scenario(draw, starved=kind == 1)
     asked, found = list(scenario.asked), []
     while asked:
         count = draw(st.integers(1, min(4, len(asked))))
-        said: list[Said] = []
+        calls: list[PlannedCall] = []
         for number, one in enumerate(asked[:count]):
             after: tuple[int, ...] = (number - 1,) if number else ()
             if number and not draw(st.integers(0, 2)):
                 after = tuple(draw(st.lists(st.integers(0, number - 1), unique=True, max_size=number)))
             wait_us = draw(st.sampled_from((0, 0, 3, 40))) if after else 0
-            said.append(Said(one, wait_us, after, bool(draw(st.integers(0, 4)))))
-        found.append(tuple(said))
+            calls.append(PlannedCall(one, wait_us, after, bool(draw(st.integers(0, 4)))))
+        found.append(tuple(calls))
         del asked[:count]
-    return Talks(
+    return SessionScenario(
         scenario.experiment,
         scenario.asked,
         tuple(found),
@@ -125,10 +127,10 @@ def _request(one: Asked, index: int, now: int, tokens: int, segments: Segments, 
     return made
 
 
-class _Talker:
+class _SessionClient:
     """The engine's client, its sessions and their start times."""
 
-    def __init__(self, scenario: Talks) -> None:
+    def __init__(self, scenario: SessionScenario) -> None:
         self.gaps: Gaps = ConstantGaps(None, 1.0)  # type: ignore[arg-type]
         if scenario.users:
             self.gaps = ClosedLoop(ClosedLoopSettings(users=scenario.users), 0.0)
@@ -139,15 +141,15 @@ class _Talker:
     def next_gap_us(self) -> int:
         if self._scenario.users:
             return 0
-        if self._announced == len(self._scenario.talks):
+        if self._announced == len(self._scenario.sessions):
             return -1
-        start = self._scenario.talks[self._announced][0].asked.arrival_us
+        start = self._scenario.sessions[self._announced][0].asked.arrival_us
         self._announced += 1
         gap, self._last_us = start - self._last_us, start
         return gap
 
     def begin(self, user: int) -> SessionRun:
-        talk = self._scenario.talks[self._begun % len(self._scenario.talks)]
+        session = self._scenario.sessions[self._begun % len(self._scenario.sessions)]
         name = f"talk-{self._begun}"
         self._begun += 1
         calls = [
@@ -158,14 +160,14 @@ class _Talker:
                 one.after,
                 one.after[0] if one.after and one.history else -1,
             )
-            for one in talk
+            for one in session
         ]
         return SessionRun(name, user, (), calls, paced_by_answers=not self._scenario.by_clock)
 
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
         segments, _ = session.send(number)
         scenario = self._scenario
-        one = scenario.talks[int(session.name.partition("-")[2]) % len(scenario.talks)][number].asked
+        one = scenario.sessions[int(session.name.partition("-")[2]) % len(scenario.sessions)][number].asked
         tokens = sum(length for _, length in segments)
         made = _request(one, index, arrival_us, tokens, segments, session.name, number)
         made.content = session.content(number)
@@ -178,13 +180,13 @@ class _Talker:
         return (self._begun, self._announced, self._last_us)
 
 
-class Talk:
+class OpenSession:
     """A session in progress."""
 
-    def __init__(self, number: int, user: int, said: Sequence[Said]) -> None:
+    def __init__(self, number: int, user: int, calls: Sequence[PlannedCall]) -> None:
         self.number = number
         self.user = user
-        self.said = said
+        self.calls = calls
         self.sent: dict[int, Job] = {}
         self.over: dict[int, int] = {}
         """Which calls have ended, and when."""
@@ -196,29 +198,29 @@ class Due(NamedTuple):
 
     time_us: int
     user: int
-    talk: int
+    session: int
     call: int
 
 
-class TalkingOracle(Oracle):
+class SessionOracle(Oracle):
     """A cluster whose clients hold sessions."""
 
-    def __init__(self, scenario: Talks, max_steps: int) -> None:
+    def __init__(self, scenario: SessionScenario, max_steps: int) -> None:
         super().__init__(scenario.experiment, [], max_steps)
         self._scenario = scenario
-        self._talks: dict[int, Talk] = {}
-        self._whose: dict[Job, tuple[Talk, int]] = {}
+        self._sessions: dict[int, OpenSession] = {}
+        self._whose: dict[Job, tuple[OpenSession, int]] = {}
         self._tokens: dict[Job, list[str]] = {}
         self._due: list[Due] = []
         if scenario.users:
             for user in range(scenario.users):
                 self._when(Due(0, user, 0, -1))
         else:
-            self._when(Due(scenario.talks[0][0].asked.arrival_us, -1, 0, -1))
+            self._when(Due(scenario.sessions[0][0].asked.arrival_us, -1, 0, -1))
 
     @classmethod
     def of(cls, scenario: Scenario, max_steps: int) -> Self:
-        assert isinstance(scenario, Talks)
+        assert isinstance(scenario, SessionScenario)
         return cls(scenario, max_steps)
 
     def _when(self, due: Due) -> None:
@@ -236,59 +238,59 @@ class TalkingOracle(Oracle):
         due = min(self._due)
         self._due.remove(due)
         assert due.time_us == now
-        talks = self._scenario.talks
-        if due.talk:
-            talk = self._talks[due.talk]
+        sessions = self._scenario.sessions
+        if due.session:
+            session = self._sessions[due.session]
             call = due.call
         else:
-            number = len(self._talks) + 1
-            talk = self._talks[number] = Talk(number, due.user, talks[(number - 1) % len(talks)])
-            call, *others = (place for place, one in enumerate(talk.said) if not one.after)
+            number = len(self._sessions) + 1
+            session = self._sessions[number] = OpenSession(number, due.user, sessions[(number - 1) % len(sessions)])
+            call, *others = (place for place, one in enumerate(session.calls) if not one.after)
             for other in others:
                 self._when(Due(now, due.user, number, other))
-            if not self._scenario.users and number < len(talks):
-                self._when(Due(talks[number][0].asked.arrival_us, -1, 0, -1))
-        self._send_call(talk, call, now)
+            if not self._scenario.users and number < len(sessions):
+                self._when(Due(sessions[number][0].asked.arrival_us, -1, 0, -1))
+        self._send_call(session, call, now)
 
-    def _send_call(self, talk: Talk, call: int, now: int) -> None:
-        said = talk.said[call]
-        heard = talk.sent[said.after[0]] if said.after and said.history else None
+    def _send_call(self, session: OpenSession, call: int, now: int) -> None:
+        plan = session.calls[call]
+        heard = session.sent[plan.after[0]] if plan.after and plan.history else None
         tokens: list[str] = []
         if heard is not None:
             tokens += self._tokens[heard][: heard.request.input_tokens + self._answer_tokens(heard)]
-            for other in said.after[1:]:
-                answer = talk.sent[other]
+            for other in plan.after[1:]:
+                answer = session.sent[other]
                 prompt = answer.request.input_tokens
                 tokens += self._tokens[answer][prompt : prompt + self._answer_tokens(answer)]
-        tokens += [f"said {talk.number} {call} {place}" for place in range(said.asked.input_tokens)]
+        tokens += [f"said {session.number} {call} {place}" for place in range(plan.asked.input_tokens)]
         # For comparisons of prompts: one segment per token, so that equal tokens are equal segments.
         segments = tuple((token, 1) for token in tokens)
-        request = _request(said.asked, len(self.jobs), now, len(tokens), segments, f"talk-{talk.number - 1}", call)
+        request = _request(plan.asked, len(self.jobs), now, len(tokens), segments, f"talk-{session.number - 1}", call)
         job = Job(request)
-        tokens += [f"answered {talk.number} {call} {place}" for place in range(request.output_tokens)]
+        tokens += [f"answered {session.number} {call} {place}" for place in range(request.output_tokens)]
         job.tokens = [(f"segment {token}", 0) for token in tokens]
         self._tokens[job] = tokens
-        job.told_on = True
-        talk.sent[call] = job
-        self._whose[job] = (talk, call)
+        job.continued = True
+        session.sent[call] = job
+        self._whose[job] = (session, call)
         self.jobs.append(job)
         self._unanswered.append(job)
         self._arrival(job, now)
-        name, after = request.session_id, tuple(talk.sent[one].name for one in said.after)
+        name, after = request.session_id, tuple(session.sent[one].name for one in plan.after)
         if after:
-            sent_us = {one: sent.request.arrival_us for one, sent in talk.sent.items()}
-            heard_us = sent_us if self._scenario.by_clock else talk.over
-            latest = max((one for one in heard_us if one in said.after), key=lambda one: heard_us[one])
-            told = (name, call, after, talk.sent[latest].name, now - heard_us[latest])
-            known = len(segments) - said.asked.input_tokens
-            self.records.append(SessionContinued(self.events, now, job.name, *told, known))
+            sent_us = {one: sent.request.arrival_us for one, sent in session.sent.items()}
+            heard_us = sent_us if self._scenario.by_clock else session.over
+            latest = max((one for one in heard_us if one in plan.after), key=lambda one: heard_us[one])
+            details = (name, call, after, session.sent[latest].name, now - heard_us[latest])
+            known = len(segments) - plan.asked.input_tokens
+            self.records.append(SessionContinued(self.events, now, job.name, *details, known))
         else:
-            self.records.append(SessionBegun(self.events, now, job.name, name, len(talk.said)))
+            self.records.append(SessionBegun(self.events, now, job.name, name, len(session.calls)))
         if self._scenario.by_clock:
-            for later, one in enumerate(talk.said):
-                if call in one.after and all(before in talk.sent for before in one.after):
-                    start = max(talk.sent[before].request.arrival_us for before in one.after)
-                    self._when(Due(start + one.wait_us, talk.user, talk.number, later))
+            for later, one in enumerate(session.calls):
+                if call in one.after and all(before in session.sent for before in one.after):
+                    start = max(session.sent[before].request.arrival_us for before in one.after)
+                    self._when(Due(start + one.wait_us, session.user, session.number, later))
 
     def _answer_tokens(self, job: Job) -> int:
         return job.request.output_tokens if self._scenario.by_clock else job.answer_tokens
@@ -297,20 +299,20 @@ class TalkingOracle(Oracle):
         ended = [job for job in self._unanswered if job.state not in _ALIVE]
         self._unanswered = [job for job in self._unanswered if job.state in _ALIVE]
         for job in ended:
-            talk, call = self._whose[job]
+            session, call = self._whose[job]
             done = job.state is RequestState.COMPLETED
             at = max(now, job.request.arrival_us + job.e2e_us(self.instances[job.instance].latency)) if done else now
-            if talk.broken:
+            if session.broken:
                 continue
-            talk.over[call] = at
+            session.over[call] = at
             if not done and not self._scenario.by_clock:
-                talk.broken = True
-                self._due = [due for due in self._due if due.talk != talk.number]
+                session.broken = True
+                self._due = [due for due in self._due if due.session != session.number]
             elif not self._scenario.by_clock:
-                for later, one in enumerate(talk.said):
-                    if call in one.after and all(before in talk.over for before in one.after):
-                        start = max(talk.over[before] for before in one.after)
-                        self._when(Due(start + one.wait_us, talk.user, talk.number, later))
-            if (talk.broken or len(talk.over) == len(talk.said)) and talk.user >= 0:
+                for later, one in enumerate(session.calls):
+                    if call in one.after and all(before in session.over for before in one.after):
+                        start = max(session.over[before] for before in one.after)
+                        self._when(Due(start + one.wait_us, session.user, session.number, later))
+            if (session.broken or len(session.over) == len(session.calls)) and session.user >= 0:
                 wait_us = 0 if done or job.state is RequestState.TIMED_OUT else _BACK_OFF_US
-                self._when(Due(max(talk.over.values()) + wait_us, talk.user, 0, -1))
+                self._when(Due(max(session.over.values()) + wait_us, session.user, 0, -1))
