@@ -47,6 +47,8 @@ HARMONY_US: Final = 1300
 """gpt-oss: chat prompts are made without a template, in Rust (``openai_harmony``). Found on one machine of these."""
 FLASHINFER_SINCE: Final = 20
 """The minor version of vLLM from which FlashInfer's sampler is taken to be the default: 0.19 was measured to sort."""
+PROMPT_GRAPHS_SINCE: Final = 10
+"""The last part of SGLang's version from which steps with prompts are CUDA graphs by default: 0.5.10."""
 GROUPS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
     "trust": lambda run: run["trust"],
     "GPU": lambda run: run["hardware"],
@@ -103,6 +105,8 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
     name = run["model"].replace("_", "-")
     config = json.loads((folder / run["config"]).read_text())
     engine = {**run["engine_arguments"], "kv_cache_dtype": run["kv_dtype"]}
+    if run["engine"] == "sglang" and int(run["engine_version"].split(".")[2]) < PROMPT_GRAPHS_SINCE:
+        engine["cudagraph_mode"] = "FULL_DECODE_ONLY"
     if run.get("kv_blocks_at_least"):
         engine["kv_blocks"] = run["kv_blocks_at_least"]
     if intake := chat_us(run):

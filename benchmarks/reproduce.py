@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks import unseen
 from benchmarks.accuracy import (
     CONTRADICTORY,
     KINDS,
@@ -101,6 +102,14 @@ def calibrated() -> Iterator[Checked]:
         yield Checked(row, row, row if row in page else "not on the page")
 
 
+def never_fitted(pool: ProcessPoolExecutor) -> Iterator[Checked]:
+    """The medians of servers that no fit has seen, which reports name."""
+    runs = list(unseen.unseen_runs())
+    page = json.loads(unseen.MEDIANS.read_text())
+    for name, row in unseen.medians(runs, list(pool.map(unseen.UnseenRun.errors, runs))).items():
+        yield Checked(f"unseen, {name}", json.dumps(row), json.dumps(page.get(name)))
+
+
 def reproduce(every: int, jobs: int | None) -> tuple[str, int]:
     """Return a text on every figure, and the number of those that were not found again.
 
@@ -111,7 +120,8 @@ def reproduce(every: int, jobs: int | None) -> tuple[str, int]:
     runs = list(serving_runs(DATA))
     with ProcessPoolExecutor(jobs) as pool:
         rows = list(quoted(runs, every, pool))
-        figures = [*(medians(runs, pool) if every == 1 else ()), *calibrated()]
+        whole = [*medians(runs, pool), *never_fitted(pool)] if every == 1 else []
+        figures = [*whole, *calibrated()]
     lines = [f"{row.name}: {'as shipped' if row.same else f'{row.found}, shipped: {row.page}'}" for row in rows]
     lines += [
         f"{figure.found if figure.name == figure.found else f'{figure.name}: {figure.found}'}"

@@ -184,7 +184,11 @@ class Debugger:
 
     def records_of(self, event: int) -> tuple[Record, ...]:
         """Return the records of a recorded event, without moving."""
-        return self._replay.of(event).records if 0 < event <= self.frontier else ()
+        if not 0 < event <= self.frontier:
+            return ()
+        if event == self.event:  # whoever asks for its records asks for its moment, too
+            return self._replay.of(event).records
+        return self._replay.records_of(event)
 
     def state_before(self, event: int) -> Snapshot:
         """Return the state just before a recorded event, without moving."""

@@ -148,7 +148,9 @@ class History:
 # ---- replay of recorded events ----
 
 _REMEMBERED: Final = 64
-"""Number of replayed events whose records are cached."""
+"""Number of replayed events whose details are cached."""
+_REMEMBERED_RECORDS: Final = 1024
+"""Number of replayed events whose records alone are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +171,22 @@ def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object])
         if not middles:
             middles.append(simulation.snapshot(WINDOW))
 
-    stops = [simulation.subscribe(kind, records.append) for kind in RECORD_KINDS]  # also on-demand ones
-    stops.append(simulation.pause_in_steps(look))
-    do()
-    for stop in stops:
-        stop()
+    stop = simulation.pause_in_steps(look)
+    _collect(simulation, records, do)
+    stop()
     if not middles or not records:
         return EventDetails(before, tuple(records), None)
     # The simulation counts the event only after it is complete, so the snapshot in the middle still has the one before.
     return EventDetails(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
+
+
+def _collect(simulation: Simulation, records: list[Record], do: Callable[[], object]) -> None:
+    """Run one event of a simulation and add its records, also of kinds that are emitted only on demand."""
+    kinds = ["all", *(name for name, kind in RECORD_KINDS.items() if kind.shown.on_demand)]
+    stops = [simulation.subscribe(kind, records.append) for kind in kinds]
+    do()
+    for stop in stops:
+        stop()
 
 
 @contextmanager
@@ -207,6 +216,7 @@ class Replay:
         self._history = history
         self._tape = tape
         self._done: OrderedDict[int, EventDetails] = OrderedDict()
+        self._records: OrderedDict[int, tuple[Record, ...]] = OrderedDict()
 
     def of(self, event: int, digest: str | None = None) -> EventDetails:
         """Return a recorded event in detail, by replaying it in the twin.
@@ -221,11 +231,31 @@ class Replay:
             return known
         twin = self.before(event)
         done = observed(twin, twin.snapshot(WINDOW), lambda: twin.run(max_events=1))
-        if not done.records or not self._tape.agrees(done.records):
-            raise DivergenceError("replaying the event gave a different one", event=event)
+        self._require_agreement(event, done.records)
         if digest is not None and twin.digest() != digest:
             raise DivergenceError("replaying the event gave a different state", event=event)
         return self.remember(event, done)
+
+    def records_of(self, event: int) -> tuple[Record, ...]:
+        """Return the records of a recorded event: without the states around it, which take longer than the event."""
+        if event in self._done:
+            return self.of(event).records
+        known = self._records.get(event)
+        if known is not None:
+            self._records.move_to_end(event)
+            return known
+        twin = self.before(event)
+        records: list[Record] = []
+        _collect(twin, records, lambda: twin.run(max_events=1))
+        self._require_agreement(event, records)
+        self._records[event] = tuple(records)
+        if len(self._records) > _REMEMBERED_RECORDS:
+            self._records.popitem(last=False)
+        return self._records[event]
+
+    def _require_agreement(self, event: int, records: Sequence[Record]) -> None:
+        if not records or not self._tape.agrees(records):
+            raise DivergenceError("replaying the event gave a different one", event=event)
 
     def before(self, event: int) -> Simulation:
         """Return a simulation positioned just before an event."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
 from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from dataclasses import KW_ONLY
 
 
@@ -557,17 +557,23 @@ class Observers:
 
     def add(self, kind: type[Record], callback: Callable[[Record], None]) -> None:
         """Call ``callback`` with each record of ``kind`` from now on."""
-        self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
+        self.add_all((kind,), callback)
+
+    def add_all(self, kinds: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
+        """Call ``callback`` with each record of these kinds from now on."""
+        for kind in kinds:
+            self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
         self.kinds = frozenset(self._callbacks)
 
-    def remove(self, kind: type[Record], callback: Callable[[Record], None]) -> None:
-        """Stop calling ``callback``; do nothing if it is not subscribed."""
-        left = list(self._callbacks.get(kind, ()))
-        if callback in left:
-            left.remove(callback)
-        self._callbacks[kind] = tuple(left)
-        if not left:
-            del self._callbacks[kind]
+    def remove_all(self, kinds: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
+        """Stop calling ``callback`` with records of these kinds; do nothing for one it is not subscribed to."""
+        for kind in kinds:
+            left = list(self._callbacks.get(kind, ()))
+            if callback in left:
+                left.remove(callback)
+            self._callbacks[kind] = tuple(left)
+            if not left:
+                del self._callbacks[kind]
         self.kinds = frozenset(self._callbacks)
 
     def tell(self, kind: Callable[Concatenate[int, P], Record], *facts: P.args, **more: P.kwargs) -> None:

@@ -497,7 +497,8 @@ class Engine:
         " (`hardware.launch_us`). Left out = `FULL_AND_PIECEWISE`.",
         {
             "FULL_AND_PIECEWISE": "All; steps longer than the largest graph are not distinguished.",
-            "FULL_DECODE_ONLY": "Those of decodes alone. One with a part of a prompt takes no less than its launches.",
+            "FULL_DECODE_ONLY": "Those of decodes alone. One with a part of a prompt takes no less than its launches."
+            " So were SGLang's servers by default up to 0.5.9.",
         },
         absent="FULL_AND_PIECEWISE",
     )

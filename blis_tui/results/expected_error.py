@@ -32,6 +32,7 @@ from blis_tui.results.measured import (
     server_reason,
     traits_of,
     unmeasured,
+    unseen,
 )
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -175,7 +176,19 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
     for reason, spoils in _of_load(seen, known):
         for metric in spoils:
             reasons.setdefault(metric, reason)
-    return error_bands(traits, known.runs, seen, reasons)
+    return _with_unseen(error_bands(traits, known.runs, seen, reasons), experiment, pool)
+
+
+def _with_unseen(found: Expectation, experiment: Experiment, pool: Pool) -> Expectation:
+    """Add to the reasons how far servers of the same family and rule were off that no fit has seen."""
+    servers = unseen(pool.latency.kind, experiment.policy.batching.kind, pool.model)
+    if servers is None:
+        return found
+    about = (
+        f"no fit has seen {servers.servers}, which was {servers.ttft:g} % off in TTFT and {servers.itl:g} % in ITL"
+        f" (medians of {plural(servers.runs, 'run')})"
+    )
+    return found._replace(reasons={name: f"{reason}; {about}" for name, reason in found.reasons.items()})
 
 
 def known_for(kind: str, experiment: Experiment, metrics: Iterable[str], most: float) -> bool:

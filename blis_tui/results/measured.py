@@ -35,7 +35,7 @@ from blis_tui.workload.arrivals import CLOSED_LOOP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from blis_tui.model import Client, Experiment, Pool
+    from blis_tui.model import Client, Experiment, Model, Pool
 
 
 ENGINES: Final[Mapping[str, str]] = {"vllm-v1": "vllm", "tensorrt-llm": "trtllm"}
@@ -140,6 +140,39 @@ def medians(kind: str) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
+class Unseen(NamedTuple):
+    """Measured servers of a kind that no fit has seen, and of which too few were measured to quote a band of errors."""
+
+    servers: str
+    """Models and GPUs."""
+    runs: int
+    ttft: float
+    """Median absolute error of the mean TTFT in percent."""
+    itl: float
+    """The same of ITL."""
+
+
+def unseen(kind: str, batching: str, model: Model) -> Unseen | None:
+    """Return the unseen servers of a model's family with a batching rule; None = there are none.
+
+    Args:
+        kind: the step-time model; ``operators`` alone was compared with them.
+        batching: the batching rule.
+        model: the model; those whose layers have a state are a family of their own.
+    """
+    family = "linear" if model.linear is not None else family_of(model)
+    found = _read("unseen_errors.json").get(f"{family}, {batching}") if kind == COMPARED_WITH_UNSEEN else None
+    return None if found is None else Unseen(**found)
+
+
+COMPARED_WITH_UNSEEN: Final = "operators"
+
+
+def family_of(model: Model) -> str:
+    """Return a model's family: ``dense``, ``moe`` or ``mla``."""
+    return "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
+
+
 @cache
 def measured(kind: str) -> Known | None:
     """Return the measurements of a step-time model; None if there are none."""
@@ -178,11 +211,10 @@ def traits_of(
     """
     model = pool.model
     weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
-    family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
     return ServerTraits(
         engine=ENGINES.get(experiment.policy.batching.kind, ""),
         gpu=pool.hardware.name,
-        family=family,
+        family=family_of(model),
         precision=_precision(weight),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bf16",
         tensor_parallel=pool.tensor_parallel,

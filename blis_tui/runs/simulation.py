@@ -551,12 +551,10 @@ class Simulation:
         if not callable(callback):
             raise TypeError(f"a subscriber is called with each record, so it cannot be {callback!r}")
         kinds = record_classes(kind)
-        for one in kinds:
-            self._observers.add(one, callback)  # type: ignore[arg-type]
+        self._observers.add_all(kinds, callback)  # type: ignore[arg-type]
 
         def unsubscribe() -> None:
-            for one in kinds:
-                self._observers.remove(one, callback)  # type: ignore[arg-type]
+            self._observers.remove_all(kinds, callback)  # type: ignore[arg-type]
 
         return unsubscribe
 

@@ -18,6 +18,8 @@ from tests.live.twin.servers import experiment, recorded
 
 DATA = Path(__file__).parents[1] / "spec" / "foreign" / "data"
 AXES = "--axis engine.max_num_seqs=8,16 --seeds 1 --store none -j 1"
+EASY = "--rate 0.5 --slo latency.ttft_ms.p50<=9000"
+"""What is known after few requests: a 99th percentile needs thousands, a higher rate more in the same time."""
 MEASURED = "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "".join(
     f"{at * 50_000},{100 + at},10,{9000 + 20 * at},{60_000 + 90 * at}\n" for at in range(40)
 )
@@ -28,8 +30,7 @@ WRITING = [
     *(f"sweep demo.blis.yaml {AXES} {option}" for option in ("-o file.csv", "-o file.jsonl", "-o file.parquet")),
     f"sweep demo.blis.yaml {AXES} --html file",
     *(
-        f"plan demo.blis.yaml --rate 5 --slo latency.ttft_ms.p99<=9000 --sizes cluster.instances=1..1 {option}"
-        " --store none -j 1"
+        f"plan demo.blis.yaml {EASY} --sizes cluster.instances=1..1 {option} --store none -j 1"
         for option in ("-o file", "--html file")
     ),
     "sensitivity demo.blis.yaml --slo latency.ttft_ms.p99<=9000 -o file --seeds 2 --store none -j 1",
@@ -38,7 +39,7 @@ WRITING = [
     "bundle demo.blis.yaml -o file.blis",
     "bundle demo.blis.yaml -o file.html",
     "calibrate measured.csv --spec demo.blis.yaml --html file --compare",
-    "calibrate --collect file --spec demo.blis.yaml",
+    "calibrate --collect file --spec demo.blis.yaml --set engine.max_num_seqs=4 --set engine.max_model_len=256",
     "twin june demo.blis.yaml --requests file",
     "spec resolve demo.blis.yaml -o file",
     "spec new experiment other -o file --force",

@@ -213,6 +213,16 @@ def test_a_replay_that_goes_another_way_is_reported() -> None:
         debugger.moment()
 
 
+def test_records_that_a_replay_has_at_another_time_are_reported() -> None:
+    debugger = Debugger(experiment("quickstart"))
+    run_to_stop(debugger.run())
+    run_to_stop(debugger.seek(59))
+    assert debugger.records_of(59) == debugger.moment().records
+    debugger.tape._times[59] += 1
+    with pytest.raises(DivergenceError, match="event 60"):
+        debugger.records_of(60)
+
+
 def test_checkpoints_thin_out_and_still_lead_back() -> None:
     name = "kv-pressure"
     debugger = Debugger(blis_tui.load(name), cap_bytes=40_000)

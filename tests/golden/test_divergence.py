@@ -266,6 +266,14 @@ def test_records_of_another_result_are_not_believed(experiment: blis_tui.Experim
     assert divergence == find_divergence(old, new, experiment, GoldenFiles(tmp_path, "none"))
 
 
+def test_events_that_differ_are_a_difference_though_the_report_is_the_same(experiment: blis_tui.Experiment) -> None:
+    golden = produce(experiment, spec="demo.blis.yaml", case="default")
+    other = replace(golden, chain=replace(golden.chain, sha256="0" * 64))
+    difference = compare(golden, other, ComparisonOptions())
+    assert (difference.records, difference.report, difference.found) == (True, (), True)
+    assert not compare(golden, other, ComparisonOptions(records=False)).found
+
+
 def test_the_terminal_interface_is_offered_where_it_is_there(
     experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,26 +227,27 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
 WORD: Final = re.compile(r"[A-Za-z][a-z]{3,}(?!…)")
 
 
-async def panes_in(size: tuple[int, int]) -> dict[str, str]:
-    """What each pane looks like in a terminal of that size, at the end of a run."""
+async def panes_of(here: Debugging) -> dict[str, str]:
+    """What each pane looks like in the terminal as it is."""
     texts: dict[str, str] = {}
-    async with debugging("disaggregation", size=size, at="end", at_once=True) as here:
-        for pane in here.screen.panes:
-            here.screen.activate(pane)
-            await here.idle()
-            texts[pane] = screen_text(here.app)
+    for pane in here.screen.panes:
+        here.screen.activate(pane)
+        await here.idle()
+        texts[pane] = screen_text(here.app)
     return texts
 
 
 @pytest.mark.slow
 async def test_no_word_is_cut_in_any_pane_and_size() -> None:
     """Every word is one that a very large terminal shows, too, or the short name of a pane."""
-    large = await panes_in((240, 90))
-    known = {word for text in large.values() for word in WORD.findall(text)}
-    known |= {info.short for info in PANES} | {"plot"}
-    for size in ((60, 16), (80, 24), (100, 30), (120, 35), (140, 40), (200, 50)):
-        for pane, text in (await panes_in(size)).items():
-            assert {word for word in WORD.findall(text) if word not in known} == set(), (size, pane)
+    async with debugging("disaggregation", size=(240, 90), at="end", at_once=True) as here:
+        large = await panes_of(here)
+        known = {word for text in large.values() for word in WORD.findall(text)}
+        known |= {info.short for info in PANES} | {"plot"}
+        for size in ((60, 16), (80, 24), (100, 30), (120, 35), (140, 40), (200, 50)):
+            await resize(here, size)
+            for pane, text in (await panes_of(here)).items():
+                assert {word for word in WORD.findall(text) if word not in known} == set(), (size, pane)
 
 
 @pytest.fixture(params=["NO_COLOR", "ansi-dark"])

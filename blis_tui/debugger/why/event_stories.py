@@ -138,9 +138,9 @@ def _rule(sentence: str) -> list[Sentence]:
 
 def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     tape = debugger.tape
+    rows = _instances_before(debugger, row)  # its replay has the records, too
     kind = next(record.policy for record in debugger.records_of(row.event) if isinstance(record, Routed))
     reason = tape.reason(row.event)
-    rows = _instances_before(debugger, row)
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
     sentences = [facts, *_rule(debugger.moment().state.routing_rules.get(kind, ""))]

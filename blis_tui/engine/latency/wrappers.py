@@ -229,26 +229,36 @@ _PRODUCTS_FP8: Final = 4
 """Products of a layer with 8-bit weights; activations are quantized before each of them."""
 _OUTSIDE: Final = 4
 """Embedding, last norm, head, choosing tokens."""
+_STATE_DECODE: Final = 8
+"""A layer with a state, in place of attention: norm, two products in, convolution, recurrence with its gates, gated
+norm, product out, and choosing the states."""
+_STATE_PROMPT: Final = 15
+"""The same with a part of a prompt: the recurrence is a scan in pieces, eight kernels in place of one (vLLM,
+``fla/ops/chunk.py``)."""
 _SGLANG_LAUNCHES: Final = 1.5
 """Operators of SGLang relative to those counted here: choosing and sorting experts are five kernels, each quantizing is
 one, and nothing is compiled into one."""
 
 
-def launches(model: Model, tensor_parallel: int) -> int:
-    """Number of operators that a step launches on each GPU in vLLM without ``torch.compile``."""
+def launches(model: Model, tensor_parallel: int, *, prompts: bool = False) -> int:
+    """Number of operators that a step launches on each GPU in vLLM without ``torch.compile``.
+
+    Args:
+        model: the model.
+        tensor_parallel: over how many GPUs.
+        prompts: whether the step has a part of a prompt, which takes more of them in layers with a state.
+    """
     experts = expert_layers(model)
-    each = _ATTENTION + _NORM
+    everywhere = _NORM + (_ALL_REDUCES if tensor_parallel > 1 else 0)
+    everywhere += _PRODUCTS_FP8 if model.weight_bytes == 1.0 else 0
+    attention = _ATTENTION + (_QK_NORMS if model.qk_norm else 0)
     if model.kv_lora_rank:
-        each += _LATENT + (_COMPRESSED_QUERY if model.q_lora_rank else 0)
-    if model.qk_norm:
-        each += _QK_NORMS
-    if tensor_parallel > 1:
-        each += _ALL_REDUCES
-    if model.weight_bytes == 1.0:
-        each += _PRODUCTS_FP8
+        attention += _LATENT + (_COMPRESSED_QUERY if model.q_lora_rank else 0)
+    states = model.linear.layers if model.linear is not None else 0
+    mixing = (model.num_hidden_layers - states) * attention + states * (_STATE_PROMPT if prompts else _STATE_DECODE)
     shared = _DENSE if shared_expert_width(model) else 0
     dense = model.feed_forwards - experts
-    return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
+    return _OUTSIDE + model.num_hidden_layers * everywhere + mixing + dense * _DENSE + experts * (_EXPERTS + shared)
 
 
 _ALL: Final = 10**9
@@ -260,22 +270,26 @@ class Launched(ModelWrapper):
 
     The wrapped model gives times with CUDA graphs, whose batches are padded. Without graphs nothing is padded, but the
     GPU pauses between operators. No measurement compares the two effects, so neither is counted.
+
+    Args:
+        model: the step-time model with CUDA graphs.
+        decodes_us: time to launch all operators of a step of decodes.
+        prompts_us: the same with a part of a prompt; 0 = graphs hold those.
+        graphs: the largest batch of decodes that a graph holds; 0 = there are none.
     """
 
-    def __init__(self, model: StepTimeModel, launching_us: int, *, prompts: bool = True, graphs: int = 0) -> None:
+    def __init__(self, model: StepTimeModel, *, decodes_us: int, prompts_us: int, graphs: int) -> None:
         super().__init__(model)
-        self.launching_us = launching_us
-        """Time to launch all operators of a step."""
-        self.prompts = prompts
-        """Whether steps with prompts are launched that way."""
+        self.decodes_us = decodes_us
+        self.prompts_us = prompts_us
         self.graphs = graphs
-        """The largest batch of decodes that a graph holds; a step with more of them is launched that way, too."""
 
     def step_time_us(self, load: StepLoad) -> int:
         """Return the larger of the wrapped model's time and the launch time; a step without work launches nothing."""
         duration = self.model.step_time_us(load)
-        apart = load.decode_requests > self.graphs or (self.prompts and load.chunks)
-        return max(duration, self.launching_us) if apart else duration
+        if load.chunks and self.prompts_us:
+            return max(duration, self.prompts_us)
+        return max(duration, self.decodes_us) if load.decode_requests > self.graphs else duration
 
     def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Return the wrapped model's times where a graph holds the decodes; they may be known at once."""
@@ -298,18 +312,23 @@ def launched(model: StepTimeModel, pool: Pool, batching: str = "") -> StepTimeMo
     Args:
         model: the model.
         pool: the pool.
-        batching: the batching rule. SGLang's graphs hold decodes of up to a batch; that its prompts waited for the host
-            was not seen.
+        batching: the batching rule. SGLang's graphs hold decodes of up to a batch, and it launches more operators.
     """
-    if pool.latency.kind not in COMPUTED:
+    key = without_graphs(pool.engine)
+    sglang = batching == "sglang"
+    if pool.latency.kind not in COMPUTED or not (key or sglang):
         return model
-    launching_us = int(launches(pool.model, pool.tensor_parallel) * pool.hardware.launch_us)
-    if without_graphs(pool.engine):
-        return Launched(model, launching_us, graphs=0 if pool.engine.enforce_eager else _ALL)
-    if batching == "sglang":
-        graphs = largest_decode_graph(pool.hardware.memory_gib, pool.tensor_parallel)
-        return Launched(model, int(_SGLANG_LAUNCHES * launching_us), prompts=False, graphs=graphs)
-    return model
+    each_us = pool.hardware.launch_us * (_SGLANG_LAUNCHES if sglang else 1.0)
+    decodes_us, prompts_us = (
+        int(launches(pool.model, pool.tensor_parallel, prompts=prompts) * each_us) for prompts in (False, True)
+    )
+    graphs = largest_decode_graph(pool.hardware.memory_gib, pool.tensor_parallel) if sglang else _ALL
+    return Launched(
+        model,
+        decodes_us=decodes_us,
+        prompts_us=prompts_us if key else 0,
+        graphs=0 if key == "enforce_eager" else graphs,
+    )
 
 
 def encoded_tokens(chunk: Chunk) -> int:

@@ -241,6 +241,8 @@ def _sglang_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[
         yield "--disable-radix-cache"
     if batching.get("overlap_schedule") is False:
         yield "--disable-overlap-schedule"
+    if engine.get("cudagraph_mode") == "FULL_DECODE_ONLY":
+        yield "--disable-prefill-cuda-graph"
     if engine.get("lora") is not None:
         yield "--enable-lora"
     if as_map(engine.get("kv_tiers")).get("kind") == "hicache":

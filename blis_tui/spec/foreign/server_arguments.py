@@ -248,6 +248,8 @@ SGLANG: Final = Server(
             "disable-radix-cache": "",
             "disable-overlap-schedule": "",
             "disable-cuda-graph": "engine.enforce_eager",
+            "disable-prefill-cuda-graph": "",
+            "disable-piecewise-cuda-graph": "",
             "enable-mixed-chunk": "policy.batching.enable_mixed_chunk",
             "enable-priority-scheduling": "policy.batching.enable_priority_scheduling",
             "schedule-low-priority-values-first": "policy.batching.schedule_low_priority_values_first",
@@ -268,7 +270,7 @@ SGLANG: Final = Server(
         {
             *("enable-dp-attention", "disable-radix-cache", "disable-overlap-schedule", "disable-cuda-graph"),
             *("enable-mixed-chunk", "enable-priority-scheduling", "schedule-low-priority-values-first"),
-            *("enable-hierarchical-cache", "enable-lora"),
+            *("enable-hierarchical-cache", "enable-lora", "disable-prefill-cuda-graph", "disable-piecewise-cuda-graph"),
         }
     ),
     short=MappingProxyType(
@@ -291,6 +293,7 @@ SGLANG: Final = Server(
             "kv-events-config enable-cache-report metrics-port ssl-keyfile ssl-certfile": _REACHED,
             "served-model-name chat-template completion-template tool-call-parser reasoning-parser": _ANSWERED,
             "tokenizer-path tokenizer-mode skip-tokenizer-init load-format trust-remote-code dtype": _LOADED,
+            "enable-piecewise-cuda-graph": "steps with prompts are CUDA graphs",
             "revision download-dir model-loader-extra-config weight-version warmups skip-server-warmup": _LOADED,
             "lora-paths": _LOADED,
             "disaggregation-bootstrap-port disaggregation-decode-tp disaggregation-decode-dp": _PLACED,
@@ -319,8 +322,8 @@ SGLANG: Final = Server(
             "enable-two-batch-overlap enable-single-batch-overlap": "communication does not overlap with computing",
             "enable-eplb ep-num-redundant-experts eplb-algorithm init-expert-location": "experts stay where they are:"
             " see `engine.expert_imbalance`",
-            "cuda-graph-max-bs cuda-graph-bs disable-cuda-graph-padding disable-piecewise-cuda-graph": "CUDA graphs are"
-            " those that SGLang captures by default",
+            "cuda-graph-max-bs cuda-graph-bs disable-cuda-graph-padding": "CUDA graphs are those that SGLang"
+            " captures by default",
             "stream-interval": "each token is streamed by itself",
             "cpu-offload-gb": "weights are all on the GPU, so steps are simulated too fast",
             "load-balance-method": "ranks take turns",
@@ -620,6 +623,16 @@ def _sglang_disable_radix_cache(made: Conversion, value: Json) -> None:
     made.set("engine.enable_prefix_caching", not value, ("disable-radix-cache",))
 
 
+def _sglang_disable_prefill_cuda_graph(made: Conversion, value: Json) -> None:
+    if value:
+        made.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ("disable-prefill-cuda-graph",))
+
+
+def _sglang_disable_piecewise_cuda_graph(made: Conversion, value: Json) -> None:
+    if value:
+        made.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ("disable-piecewise-cuda-graph",))
+
+
 def _sglang_disable_overlap_schedule(made: Conversion, value: Json) -> None:
     made.set("policy.batching.overlap_schedule", not value, ("disable-overlap-schedule",))
 
@@ -660,6 +673,8 @@ RULES: Final[Mapping[tuple[str, str], Callable[[Conversion, Json], None]]] = Map
         ("sglang", "max-total-tokens"): _sglang_max_total_tokens,
         ("sglang", "disable-radix-cache"): _sglang_disable_radix_cache,
         ("sglang", "disable-overlap-schedule"): _sglang_disable_overlap_schedule,
+        ("sglang", "disable-prefill-cuda-graph"): _sglang_disable_prefill_cuda_graph,
+        ("sglang", "disable-piecewise-cuda-graph"): _sglang_disable_piecewise_cuda_graph,
         ("sglang", "enable-hierarchical-cache"): _sglang_enable_hierarchical_cache,
     }
 )

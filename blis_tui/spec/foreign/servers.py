@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.source import Document, Location, Source, Span, as_map
 from blis_tui.base.text import printable
+from blis_tui.model.defaults import SORTING_US
 from blis_tui.spec.foreign.reading import Fate, Input, as_name
 from blis_tui.spec.foreign.server_arguments import ENVIRONMENT, RULES, SGLANG, TENSORRT_LLM, VLLM, Conversion
 from blis_tui.spec.foreign.shell import Command, Word, commands, place_of, places
@@ -32,10 +33,11 @@ _ENTRIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 ENGINES: Final = tuple(_ENTRIES)
+_TAG: Final = r"(?::v?(\d+\.\d+(?:\.\d+)?)(?:\.\d+|\.?(?:post|rc|dev)\d+)*)?(?:[-:@]\S*)?"
 _IMAGES: Final = {
-    "vllm": re.compile(r"\S*(?:vllm-openai|/vllm)(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
-    "tensorrt-llm": re.compile(r"\S*/tensorrt-llm(?:/release)?(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]?\S*)?"),
-    "sglang": re.compile(r"\S*/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
+    "vllm": re.compile(rf"\S*(?:vllm-openai|/vllm){_TAG}"),
+    "tensorrt-llm": re.compile(rf"\S*/tensorrt-llm(?:/release)?{_TAG}"),
+    "sglang": re.compile(rf"\S*/sglang{_TAG}"),
 }
 _OTHER_TAGS: Final = re.compile(r"lmcache|llm-d|dynamo|nixl|nightly|aibrix", re.IGNORECASE)
 """Images whose tag is another program's version."""
@@ -190,6 +192,12 @@ _WEIGHTS: Final[Mapping[str, dict[str, Json]]] = {
 }
 _STEP_TOKENS: Final = 8192
 """TensorRT-LLM's `max_num_tokens` unless told otherwise."""
+_PROMPT_GRAPHS_SINCE: Final = (0, 5, 10)
+"""The first version of SGLang whose steps with prompts are CUDA graphs unless told otherwise."""
+_FLASHINFER_SINCE: Final = (0, 20)
+"""The first version of vLLM that is taken to sample with FlashInfer's kernel."""
+_GRAPHS: Final = frozenset({"disable-cuda-graph", "enable-piecewise-cuda-graph"})
+"""SGLang's arguments that say what CUDA graphs hold."""
 _SYNCHRONOUS_BEFORE: Final = (0, 14)
 """The first version of vLLM that schedules asynchronously unless told otherwise."""
 
@@ -364,7 +372,10 @@ class Converted(Conversion):
     def _versions(self) -> None:
         if not self._version:
             return
-        numbers = tuple(int(one) for one in self._version.split("."))[:2]
+        numbers = tuple(int(part) for part in self._version.split("."))
+        if self.engine == "sglang" and numbers < _PROMPT_GRAPHS_SINCE and not _GRAPHS.intersection(self.options):
+            self.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ())
+        numbers = numbers[:2]
         if self.engine != "vllm":
             known, title = {"sglang": "0.5.23", "tensorrt-llm": "1.1"}[self.engine], TITLES[self.engine]
             if not self._version.startswith(known):
@@ -378,6 +389,9 @@ class Converted(Conversion):
             self.set("policy.batching.async_scheduling", False, ())
         if f"{numbers[0]}.{numbers[1]}" not in ("0.10", "0.32", "0.33"):
             text = f"vLLM {self._version} is simulated by the rules of {rules or '0.32'}"
+            if not rules and numbers < _FLASHINFER_SINCE:
+                asked = ", ".join(f"{key}: {value:g}" for key, value in SORTING_US.items())
+                text += f"; it sorted logits for top-p and top-k, as `latency: {{kind: operators, {asked}}}` does"
             self.given.note(Fate.APPROXIMATED, (), text)
 
     def _ask(self, name: str, word: Word) -> None:

@@ -200,11 +200,14 @@ def apart() -> Debugger:
     return debugger
 
 
+@cache
 def looks(debugger: Debugger) -> list[tuple[ScalingDecided, ...]]:
-    """The evaluations of each event that has any."""
-    events = (event for event in range(1, debugger.frontier + 1) if debugger.tape.kind(event) == "scaling-decided")
-    kinds = (debugger.records_of(event) for event in events)
-    return [tuple(record for record in kind if isinstance(record, ScalingDecided)) for kind in kinds]
+    """The evaluations of each event that has any, from a run by itself."""
+    simulation = blis_tui.Simulation(debugger.experiment)
+    found: dict[int, list[ScalingDecided]] = {}
+    simulation.subscribe(ScalingDecided, lambda one: found.setdefault(one.event, []).append(one))
+    simulation.run()
+    return [tuple(scalings) for scalings in found.values()]
 
 
 def test_each_role_is_told_of_with_its_own_window() -> None:

@@ -94,7 +94,7 @@ def test_sglangs_graphs_hold_decodes_of_up_to_a_batch(split: int, largest: int) 
         **{"model": "llama-3.1-70b-instruct", "cluster.tensor_parallel": split, "latency": "operators"}
     ).pools
     graph, limited = (launched(create_latency(builtin(), pool), pool, batching) for batching in ("vllm-v1", "sglang"))
-    least = int(1.5 * int(launches(pool.model, split) * 38))
+    least = int(1.5 * launches(pool.model, split) * 38)
     assert not isinstance(graph, Launched)
     assert isinstance(limited, Launched)
     for decodes in (1, largest, largest + 1, 2 * largest):
@@ -104,6 +104,32 @@ def test_sglangs_graphs_hold_decodes_of_up_to_a_batch(split: int, largest: int) 
     assert limited.step_time_us(LOADS[-1]) == graph.step_time_us(LOADS[-1])
     beside = StepLoad(LOADS[-1].chunks, largest + 1, 100 * largest)
     assert limited.step_time_us(beside) == max(graph.step_time_us(beside), least)
+
+
+def test_prompts_of_sglang_wait_for_the_host_where_graphs_hold_decodes_alone() -> None:
+    """As they did before it had graphs of prompts; a short one then takes as long as its launches."""
+    keys = {"model": "qwen3.5-397b-a17b", "hardware": "h200", "cluster.tensor_parallel": 8, "latency": "operators"}
+    graphs, only_decodes = (
+        launched(create_latency(builtin(), pool), pool, "sglang")
+        for mode in ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY")
+        for pool in experiment(**keys, **{"engine.cudagraph_mode": mode, "policy": "sglang"}).pools
+    )
+    (pool,) = experiment(**keys).pools
+    least = int(1.5 * launches(pool.model, 8, prompts=True) * 38)
+    for load in LOADS:
+        expected = max(graphs.step_time_us(load), least if load.chunks else 0)
+        assert only_decodes.step_time_us(load) == expected
+    assert any(only_decodes.step_time_us(load) > graphs.step_time_us(load) for load in LOADS)
+
+
+def test_a_scan_of_a_prompt_launches_more_than_a_step_of_decodes() -> None:
+    """Qwen3.5: in each of its 45 layers with a state seven kernels more; other models launch as many for both."""
+    pools = [
+        experiment(**{"model": model, "hardware": "h200", "cluster.tensor_parallel": 8, "latency": "fitted"}).pools[0]
+        for model in ("qwen3.5-397b-a17b", "qwen3-235b-a22b-fp8")
+    ]
+    more = [launches(pool.model, 8, prompts=True) - launches(pool.model, 8) for pool in pools]
+    assert more == [45 * 7, 0]
 
 
 @pytest.mark.parametrize("batching", ["nano", "vllm-v1"])

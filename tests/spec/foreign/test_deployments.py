@@ -168,6 +168,25 @@ def test_sglang_has_roles(tmp_path: Path) -> None:
     assert "a server that does only prefill is simulated as one that does all" in notes
 
 
+@pytest.mark.parametrize(
+    ("tag", "arguments", "mode"),
+    [
+        ("v0.5.6.post2-cu129-amd64-runtime", "", "FULL_DECODE_ONLY"),
+        ("v0.5.10", "", None),
+        ("v0.5.10", "--disable-piecewise-cuda-graph", "FULL_DECODE_ONLY"),
+        ("v0.5.9", "--enable-piecewise-cuda-graph", None),
+        ("v0.5.9", "--disable-cuda-graph", None),
+        ("latest", "", None),
+    ],
+)
+def test_sglangs_version_says_whether_prompts_are_graphs(
+    tag: str, arguments: str, mode: str | None, tmp_path: Path
+) -> None:
+    line = f"docker run lmsysorg/sglang:{tag} python3 -m sglang.launch_server --model-path Qwen/Qwen3-14B {arguments}"
+    found, _ = script(tmp_path, line, import_sglang)
+    assert found.get("engine", {}).get("cudagraph_mode") == mode
+
+
 def test_followers_are_a_part_of_their_server(tmp_path: Path) -> None:
     text = """vllm serve Qwen/Qwen3-14B -dp 4 --data-parallel-size-local 2 &
 ssh node "vllm serve Qwen/Qwen3-14B -dp 4 --headless --data-parallel-start-rank 2"

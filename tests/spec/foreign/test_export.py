@@ -116,6 +116,7 @@ SGLANG = (
     ("engine.kv_cache_dtype=fp8", "engine.block_size_tokens=16", "engine.kv_blocks=5000"),
     ("policy.batching.chunked_prefill_size=none", "policy.batching.max_prefill_tokens=9000"),
     ("policy.batching.chunked_prefill_size=4096", "policy.batching.enable_mixed_chunk=true"),
+    ("engine.cudagraph_mode=FULL_DECODE_ONLY",),
     ("policy.batching.overlap_schedule=false", "policy.batching.schedule_conservativeness=0.3"),
     ("engine.lora={max_loras: 3, max_lora_rank: 32}", "cluster.instances=3"),
     ("engine.kv_tiers={kind: hicache, hicache_ratio: 3.0}",),

@@ -17,6 +17,7 @@ from blis_tui.base.errors import BlisError, SpecError
 from blis_tui.spec.foreign.reading import Fate, notes_text
 from blis_tui.spec.foreign.server_arguments import RULES, SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_tensorrt_llm, import_vllm
+from blis_tui.spec.foreign.servers import engine_of, version_of
 
 if TYPE_CHECKING:
     from blis_tui.spec.foreign.reading import Imported
@@ -99,9 +100,28 @@ def test_an_image_says_the_version(tmp_path: Path) -> None:
     image = "docker run --gpus all -p 80:80 vllm/vllm-openai:v{} \\\n  --model Qwen/Qwen3-14B # all\n"
     for version, rules, asynchronous in (("0.10.2", "0.10", False), ("0.13.0", None, False), ("0.33.1", "0.33", None)):
         script.write_text(image.format(version), encoding="utf-8")
-        found, _ = told(import_vllm(script, H100))
-        batching = found["policy"]["batching"]
+        imported = import_vllm(script, H100)
+        batching = yaml.safe_load(imported.text)["policy"]["batching"]
         assert (batching.get("version"), batching.get("async_scheduling")) == (rules, asynchronous)
+        assert ("sort_step_us: 130, sort_logits_us: 0.17" in notes_text(imported.notes)) == (version == "0.13.0")
+
+
+@pytest.mark.parametrize(
+    ("image", "engine", "version"),
+    [
+        ("vllm/vllm-openai:v0.10.1.1", "vllm", "0.10.1"),
+        ("vllm/vllm-openai:v0.6.3.post1", "vllm", "0.6.3"),
+        ("vllm/vllm-openai:v0.13.0rc2-x86_64", "vllm", "0.13.0"),
+        ("lmsysorg/sglang:v0.5.6.post2-cu129-amd64-runtime", "sglang", "0.5.6"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2.0rc2.post2", "tensorrt-llm", "1.2.0"),
+        ("nvcr.io/nvidia/tensorrt-llm/release", "tensorrt-llm", ""),
+        ("lmsysorg/sglang:latest", "sglang", ""),
+        ("lmsysorg/sglang@sha256:12ab", "sglang", ""),
+        ("/opt/vllm.py", "", ""),
+    ],
+)
+def test_tags_of_images(image: str, engine: str, version: str) -> None:
+    assert (engine_of(image), version_of(image)) == (engine, version)
 
 
 def test_a_script_with_its_benchmark_has_its_load(tmp_path: Path) -> None:
