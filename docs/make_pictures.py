@@ -26,9 +26,10 @@ from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.twin import compare_with_simulation
 from blis_tui.spec.shipped import shipped_specs
 from blis_tui.tui.app import BlisApp, Start, TwinStart
+from blis_tui.tui.observing_start import ObservingStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
-from blis_tui.tui.screens.observing import ObservingScreen, ObservingStart
+from blis_tui.tui.screens.observing import ObservingScreen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

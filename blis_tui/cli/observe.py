@@ -343,7 +343,7 @@ def _show_live(url: str) -> None:
     """Run the same command as a subprocess, and show its progress in the terminal interface."""
     from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only needed here)
     from blis_tui.tui.app import BlisApp  # noqa: PLC0415
-    from blis_tui.tui.screens.observing import ObservingStart  # noqa: PLC0415
+    from blis_tui.tui.observing_start import ObservingStart  # noqa: PLC0415
 
     if not has_terminal():
         raise click.UsageError("--live needs a terminal: leave it out, or use --progress")

@@ -31,6 +31,8 @@ from blis_tui.cli.sweep import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.debugger.moments import Moment
     from blis_tui.model.plug_ins import Registry
     from blis_tui.tui.app import BlisApp
@@ -76,8 +78,11 @@ class _Packed(NamedTuple):
 )
 @click.option(
     "--follow",
-    metavar="FOLDER",
-    help="Watch a recording that `blis-tui observe` is writing, here or elsewhere.",
+    "followed",
+    metavar="PATH",
+    multiple=True,
+    help="Watch a recording that `blis-tui observe` is writing, here or elsewhere, or a file of records (`run "
+    "--records`); repeatable: several have one timeline.",
 )
 @chosen_options
 @grouped(
@@ -98,7 +103,7 @@ def tui(
     at: str | None,
     breaks: tuple[str, ...],
     recording: str | None,
-    follow: str | None,
+    followed: tuple[str, ...],
     chosen: Chosen,
     studied: _Studied,
 ) -> None:
@@ -113,8 +118,8 @@ def tui(
     of_study = any(astuple(studied))
     if source is None and (of_run or of_study or overrides or chosen.plugins):
         raise click.UsageError("these options need an experiment or a study: give its name as SPEC")
-    if follow is not None and source is not None:
-        raise click.UsageError("--follow shows a recording alone: leave SPEC out, or use --twin once it has ended")
+    if followed and source is not None:
+        raise click.UsageError("--follow shows recordings alone: leave SPEC out, or use --twin once it has ended")
     if source == "-":
         raise click.UsageError(
             "standard input is the keyboard here: write the experiment to a file and give its name as SPEC"
@@ -123,8 +128,8 @@ def tui(
         raise click.UsageError(
             "not a terminal: use `blis-tui run` to simulate without one, or `blis-tui serve` to use a browser"
         )
-    if follow is not None:
-        _follow(follow)
+    if followed:
+        _follow([Path(path) for path in followed])
     elif source is None:
         show_home()
     elif is_bundle(source):
@@ -234,14 +239,15 @@ def _show_twin(
     _run(BlisApp(TwinStart(twin=twin, recording=left, source=source), survive=True))
 
 
-def _follow(folder: str) -> None:
-    """Show a recording as it grows."""
-    from blis_tui.live.observe.following import Following  # noqa: PLC0415
+def _follow(paths: Sequence[Path]) -> None:
+    """Show runs as they grow."""
+    from blis_tui.live.observe.following import follow, names_of  # noqa: PLC0415
     from blis_tui.tui.app import BlisApp  # noqa: PLC0415
-    from blis_tui.tui.screens.observing import ObservingStart  # noqa: PLC0415
+    from blis_tui.tui.observing_start import ObservingStart  # noqa: PLC0415
 
-    following = Following(Path(folder))
-    _run(BlisApp(ObservingStart(url=following.url, following=following), survive=True))
+    runs = tuple(follow(path, name) for path, name in zip(paths, names_of(paths), strict=True))
+    url = runs[0].url if len(runs) == 1 else ", ".join(run.name for run in runs)
+    _run(BlisApp(ObservingStart(url=url, runs=runs), survive=True))
 
 
 def has_terminal() -> bool:

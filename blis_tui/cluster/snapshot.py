@@ -10,7 +10,7 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.engine.options.pipelines import Stages
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.records import ChunkDone
-from blis_tui.engine.request import handover_of
+from blis_tui.engine.request import declared_segments, handover_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -275,6 +275,31 @@ class TransferSnapshot:
     since_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class KvSharer:
+    """A running request that holds some of the same KV blocks as another one."""
+
+    request_id: str
+    blocks: int
+    """How many; of layers with and without windows, those of all groups."""
+    tokens: int
+    """Tokens in them, from the first one of the prompt on."""
+    cached_tokens: int
+    """Tokens that it found in the cache when it was last scheduled; it computed the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvSharing:
+    """With whom a running request shares KV blocks."""
+
+    cached_tokens: int
+    """Tokens that it found in the cache itself."""
+    segments: tuple[tuple[str, int], ...]
+    """What its prompt begins with that other prompts may begin with, too: names and tokens."""
+    others: tuple[KvSharer, ...]
+    """In the order of the batch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole simulation between two events."""
@@ -346,6 +371,28 @@ def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
                 return _request(request, instance, "waiting")
     moving = next((request for request in cluster.in_transit() if request.request_id == name), None)
     return None if moving is None else _request(moving, None, "in-transit")
+
+
+def kv_sharing(cluster: Cluster, name: str) -> KvSharing | None:
+    """Return with whom a running request shares KV blocks; None = no request of that name runs."""
+    for instance in cluster.instances:
+        batch = instance.batch
+        running = list(batch.of_clients(batch.running.values()))
+        request = next((each for each in running if each.request_id == name), None)
+        if request is None:
+            continue
+        pool = instance.pool
+        common = [(each, pool.common_blocks(request, each)) for each in running if each is not request]
+        return KvSharing(
+            cached_tokens=request.cached_tokens,
+            segments=tuple(declared_segments(request)),
+            others=tuple(
+                KvSharer(each.request_id, blocks, pool.tokens_held(blocks, 1), each.cached_tokens)
+                for each, blocks in common
+                if blocks
+            ),
+        )
+    return None
 
 
 def _gateway(gateway: NoGateway) -> GatewaySnapshot:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from blis_tui.cluster.decisions import RouteOverrides
-    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.cluster.snapshot import KvSharing, PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.debugger.event_store import EventRow
     from blis_tui.debugger.history import EventDetails, Move
     from blis_tui.engine.records import Record
@@ -161,6 +161,10 @@ class Debugger:
     def request(self, name: str) -> RequestSnapshot | None:
         """Return a live request at the current position; None if it has not arrived or has ended."""
         return self.ask(lambda simulation: simulation.request(name))
+
+    def kv_sharing(self, name: str) -> KvSharing | None:
+        """Return with whom a request that runs at the current position shares KV blocks; None if it does not run."""
+        return self.ask(lambda simulation: simulation.kv_sharing(name))
 
     def quick_moment(self) -> DebuggerState:
         """Return the current position without the event's records, which a running display does not need."""

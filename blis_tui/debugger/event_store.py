@@ -139,6 +139,8 @@ _COUNTED_AHEAD: Final = (FirstToken,)
 
 _NUMBER_BITS, _REASON_BITS = 32, 40
 """Where a key of a reason begins to say the kind of the record, and the event."""
+_RANGES: Final = 64
+"""Maximum number of ranges of events whose figures are remembered."""
 _WORK_BITS: Final = 8
 """The cumulative work is stored at every 256th event."""
 
@@ -194,6 +196,7 @@ class EventStore:
         self.arrivals = ArrivalLog()
         self._media: dict[int, tuple[int, int, int]] = {}
         self._reasoned: dict[int, int] = {}
+        self._counted_between: dict[tuple[int, int, int | None], Bucket] = {}
         self._work = 0
         self._work_marks = array("q", [0])
 
@@ -281,6 +284,13 @@ class EventStore:
         columns = [[self._steps[row + column] for row in rows] for column in map(StepRow._fields.index, figures)]
         return zip(found, times_us, *columns, strict=True)
 
+    def steps_in(self, first: int, last: int, *figures: str) -> Iterator[tuple[int, ...]]:
+        """Yield the steps of all instances in a range of events: instance, and the named figures of ``StepRow``."""
+        places = [place for place, kind in enumerate(self._kinds[first - 1 : last], first - 1) if kind == STEP]
+        rows = [self._subjects[place] * _STEP_WIDTH for place in places]
+        columns = [[self._steps[row + column] for row in rows] for column in map(StepRow._fields.index, figures)]
+        return zip([self._instances[place] for place in places], *columns, strict=True)
+
     def work(self, event: int) -> int:
         """Return the work of all events up to this one, in ordinary events; steps under memory pressure count more."""
         return self._work_marks[event >> _WORK_BITS] + (event & (1 << _WORK_BITS) - 1)
@@ -288,8 +298,18 @@ class EventStore:
     def between(self, first: int, last: int, now_us: int | None = None) -> Bucket:
         """Return the figures of a range of events as one bucket of the overview.
 
-        ``now_us``: first tokens of steps that end later do not count yet.
+        ``now_us``: first tokens of steps that end later do not count yet. Each figure on a screen asks for the same
+        ranges, so the latest answers are remembered.
         """
+        place = (first, last, now_us)
+        bucket = self._counted_between.get(place)
+        if bucket is None:
+            if len(self._counted_between) >= _RANGES:
+                self._counted_between.clear()
+            bucket = self._counted_between[place] = self._count_between(first, last, now_us)
+        return bucket
+
+    def _count_between(self, first: int, last: int, now_us: int | None) -> Bucket:
         kinds = self._kinds[first - 1 : last]
         bucket = Bucket(
             arrivals=kinds.count(self.code("arrived")),
@@ -518,6 +538,11 @@ class EventStore:
         number = self._numbers.get(name)
         return 0 if number is None else self._lives[number][0]
 
+    def last_event_of(self, name: str) -> int:
+        """Return the last recorded event in which something happened to a request; 0 if it has not arrived."""
+        number = self._numbers.get(name)
+        return 0 if number is None else self._lives[number][-4]
+
     def slowest(self, until: int, count: int) -> list[tuple[str, int]]:
         """Return the slowest requests completed up to an event, with their end-to-end times in microseconds."""
         return [(self._names[number], e2e_us) for number, e2e_us in self.latencies.slowest(until, count)]
@@ -526,6 +551,7 @@ class EventStore:
 
     def cut(self, event: int) -> None:
         """Forget everything after an event, because an exception interrupted the next one."""
+        self._counted_between.clear()
         del self._times[event:]
         del self._kinds[event:]
         del self._instances[event:]

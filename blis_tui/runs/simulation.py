@@ -25,7 +25,7 @@ from blis_tui.workload.source import create_source, fixed_part, table_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.cluster.snapshot import KvSharing, PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.results.lints.table import Checkup
     from blis_tui.results.report import Latencies, Report
     from blis_tui.results.request_log import LogMark
@@ -403,6 +403,13 @@ class Simulation:
 
         self._require_consistent()
         return find_request(self._cluster, name)
+
+    def kv_sharing(self, name: str) -> KvSharing | None:
+        """Return with whom a running request shares KV blocks; None = no request of that name runs."""
+        from blis_tui.cluster.snapshot import kv_sharing  # noqa: PLC0415  (as above)
+
+        self._require_consistent()
+        return kv_sharing(self._cluster, name)
 
     @_attributing_failures
     def digest(self) -> str:

@@ -126,6 +126,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("moment.keep", "k", "keep moment", "Keep the present event, with a name and a note.", _BREAK),
         ("ask.whatif", "i", "what if", "Replay the run with this request routed elsewhere.", _LOOK),
         ("look.rank", "l", "rank requests", "Rank the requests; press again for the next metric.", _LOOK),
+        ("look.mark", "*", "mark request", "Mark a request of the ranking, or unmark it.", _LOOK),
         ("look.measure", "u", "fleet metric", "Show the fleet; press again for the next metric.", _LOOK),
         ("look.arrivals", "a", "arrivals", "Show arrivals by client or tenant on the timeline.", _LOOK),
         ("look.diff", "d", "what changed", "Show what the last step changed.", _LOOK, "changes"),

@@ -31,7 +31,7 @@ from blis_tui.base.standard_output import Printed, Stream
 from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.drawing.lines import shorten
-from blis_tui.tui.screens.observing import ObservingStart
+from blis_tui.tui.observing_start import ObservingStart
 from blis_tui.tui.screens.windows import Completing, SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.shell import QUOTED, CommandLine, Commands, LoadedBy

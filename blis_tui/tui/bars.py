@@ -208,7 +208,12 @@ class TabBar(Widget):
     }
     """
 
-    tabs: reactive[tuple[Tab, ...]] = reactive((), layout=True)
+    tabs: reactive[tuple[Tab, ...]] = reactive(())
+
+    def watch_tabs(self) -> None:
+        """Take up another number of lines, if there is one: a new layout of the screen takes long."""
+        if self._lines(self.size.width) != self.size.height:
+            self.refresh(layout=True)
 
     @dataclass
     class Chosen(Message):
@@ -222,6 +227,9 @@ class TabBar(Widget):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  (Textual's)
         """Return the number of lines for a width."""
+        return self._lines(width)
+
+    def _lines(self, width: int) -> int:
         return max((one.row + 1 for one in place_tabs(self.tabs, width, self._rows)), default=1)
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.segment import Segment
 from textual.binding import Binding
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -18,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.tui.panes.pane import KINDS, Room, changes_of, copied
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.events import Click, Leave, MouseMove
+    from textual.geometry import Region
+    from textual.style import Style
 
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.drawing.lines import Line
@@ -45,7 +48,7 @@ class Box(Widget, can_focus=True):
     Subclasses implement :meth:`show`. They keep no history: the same view always has the same display.
     """
 
-    view: reactive[View | None] = reactive(None, init=False, always_update=True)
+    view: reactive[View | None] = reactive(None, init=False, always_update=True, repaint=False)
 
     follows_selection = True
     """Whether its display depends on the selected event or request."""
@@ -76,6 +79,11 @@ class Box(Widget, can_focus=True):
         """Update the display to the view."""
         raise NotImplementedError
 
+    def put_hint(self, text: str) -> None:
+        """Show a remark in the lower border, which is drawn again only if the text is another one."""
+        if text != (self.border_subtitle or ""):
+            self.border_subtitle = text
+
     # ---- the cursor ----
 
     def at_cursor(self) -> Subject | None:
@@ -89,6 +97,23 @@ class Box(Widget, can_focus=True):
     def copied(self, *, path: bool) -> str:  # noqa: ARG002  (subclasses use it)
         """Return the value at the cursor or its path; empty = what is copied of :meth:`at_cursor`."""
         return ""
+
+
+class _Painted(NamedTuple):
+    """What a line of the screen shows."""
+
+    text: Content
+    component: str
+    """The component class of its style; empty = the style of all."""
+    has_mark: bool
+
+    def looks_like(self, other: _Painted) -> bool:
+        """Return whether there is no difference to be seen."""
+        return self[1:] == other[1:] and self.text.is_same(other.text)
+
+
+_NO_LINE: Final = _Painted(Content(""), "", has_mark=False)
+"""What is below the last line."""
 
 
 class Rows(ScrollView, can_focus=False, inherit_bindings=False):
@@ -115,6 +140,13 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
     at: int | None = None
     """The cursor's line."""
     _hover: int | None = None
+    _shared_style: Style | None = None
+    """The style of a line without the cursor, while lines are drawn."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self._texts: dict[int, Content] = {}
+        self._painted: dict[int, _Painted] = {}
 
     @dataclass
     class Pointed(Message):
@@ -132,10 +164,39 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
     def put(self, lines: Sequence[Line], at: int | None, cursor: Subject | None) -> None:
         """Show lines, with one of them marked."""
         self.lines, self.at, self.cursor = lines, at, cursor
-        size = Size(self.size.width, len(lines))
-        if size != self.virtual_size:
+        self._texts.clear()
+        self._fit()
+        top = self.scroll_offset.y
+        for row in range(top, top + self.size.height):
+            painted = self._painted.get(row)
+            if painted is None or not self._now(row).looks_like(painted):
+                self.refresh_lines(row)
+
+    def _fit(self) -> None:
+        """Adapt to the number of lines; only a scroll bar that comes or goes needs a new layout, which takes long."""
+        size, height = Size(self.size.width, len(self.lines)), self.size.height
+        if size == self.virtual_size:
+            return
+        scrolls = size.height > height
+        if scrolls != (self.virtual_size.height > height) or self.scroll_offset.y > max(size.height - height, 0):
             self.virtual_size = size
-        self.refresh()
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        if scrolls:
+            self.vertical_scrollbar.window_virtual_size = size.height
+            self.vertical_scrollbar.window_size = height
+
+    def _now(self, at: int) -> _Painted:
+        """Return how a line looks now."""
+        if at >= len(self.lines):
+            return _NO_LINE
+        text = self._texts.get(at)
+        if text is None:
+            text = self._texts[at] = self.lines[at].draw()
+        if self._is_marked(at):
+            return _Painted(text, "rows--cursor", at == self.at)
+        hovered = at == self._hover and self.lines[at].subject is not None and not self.blocks
+        return _Painted(text, "rows--hover" if hovered else "", at == self.at)
 
     def reveal(self, at: int) -> None:
         """Scroll as little as necessary to show a line; also show lines above the first one with a subject."""
@@ -155,20 +216,24 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
     def _is_marked(self, at: int) -> bool:
         return at == self.at or (self.blocks and self.cursor is not None and self.lines[at].subject == self.cursor)
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the visible lines; Textual finds the style that they share anew at each call, which takes long."""
+        self._shared_style = self.visual_style
+        strips = super().render_lines(crop)
+        self._shared_style = None
+        return strips
+
     def render_line(self, y: int) -> Strip:
         """Return a visible line."""
         at = y + self.scroll_offset.y
         width = self.size.width
-        if at >= len(self.lines):
-            return Strip.blank(width, self.rich_style)
-        style = self.visual_style
-        if self._is_marked(at):
-            style = self.get_visual_style("rows--cursor")
-        elif at == self._hover and self.lines[at].subject and not self.blocks:
-            style = self.get_visual_style("rows--hover")
-        content = self.lines[at].draw().truncate(max(width - self.before - 1, 1), ellipsis=True)
-        mark = _MARK if at == self.at else " "
-        segments = [Segment(mark * self.before, style.rich_style)]
+        now = self._painted[at] = self._now(at)
+        base = self.visual_style if self._shared_style is None else self._shared_style
+        if now is _NO_LINE:
+            return Strip.blank(width, base.rich_style)
+        style = self.get_visual_style(now.component) if now.component else base
+        content = now.text.truncate(max(width - self.before - 1, 1), ellipsis=True)
+        segments = [Segment((_MARK if now.has_mark else " ") * self.before, style.rich_style)]
         parse = self.app.stylesheet.parse_style
         for text, part in content.render(style, end="", parse_style=parse):
             segments.append(Segment(text, (style + part).rich_style))
@@ -236,9 +301,7 @@ class RowsBox(Box):
     def show(self, view: View) -> None:
         """Update the lines to the view."""
         rows, pane = self._rows, self.pane
-        hint = pane.hint(view)
-        if hint != (self.border_subtitle or ""):
-            self.border_subtitle = hint
+        self.put_hint(pane.hint(view))
         width, height = self.content_size
         lines = pane.lines(view, Room(max(width - rows.before - MARGIN, 10), max(height, 1)))
         known, self._list = self._list, pane.anew(view)
@@ -360,11 +423,26 @@ class RowsBox(Box):
         else:
             self.action_move(0)
 
+    def action_mark_and_move(self, by: int) -> None:
+        """Mark the cursor's line and the next one, to which the cursor goes."""
+        if self.view is not None:
+            self._send(self.pane.marks(self.view, self._rows.cursor))
+            self.action_move(by)
+            self._send(self.pane.marks(self.view, self._rows.cursor))
+
     def action_send(self, key: int) -> None:
         """Do what one of the pane's own keys does."""
+        self._send(self._sent_by(key))
+
+    def _sent_by(self, key: int) -> Message | None:
         does = self.pane.keys[key].does
-        if self.view is not None and not isinstance(does, str):
-            self._send(does(self.view, self._rows.cursor))
+        return None if self.view is None or isinstance(does, str) else does(self.view, self._rows.cursor)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave a key that has nothing to do here to the screen."""
+        if action == "send" and isinstance(parameters[0], int):
+            return self._sent_by(parameters[0]) is not None
+        return True
 
     def on_rows_pointed(self, event: Rows.Pointed) -> None:
         """Select what was clicked."""

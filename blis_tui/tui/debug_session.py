@@ -14,8 +14,9 @@ from blis_tui.debugger.moments import Moment, change_of, time_of, what_is, with_
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
 from blis_tui.debugger.traces import AT, Printout, Tracer, parse_print, printed
+from blis_tui.debugger.why.common import common
 from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Subject
-from blis_tui.debugger.why.ranking import ORDERS
+from blis_tui.debugger.why.ranking import ORDERS, OfEnded
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
 from blis_tui.results.conditions.suggestions import suggestions
@@ -25,7 +26,7 @@ from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.panes.events import event_text
 from blis_tui.tui.panes.fleet import MEASURES
-from blis_tui.tui.panes.request import RANKED, common_to, ranked_requests
+from blis_tui.tui.panes.request import RANKED, here_in, marked_in, ranked_requests
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Print
-    from blis_tui.debugger.why.common import Common
+    from blis_tui.debugger.why.common import Common, Values
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
@@ -78,6 +79,8 @@ class DebugSession:
         self.document: tuple[str, ...] = ()
         self.summary: Summary | None = None
         self._ranked: tuple[object, tuple[Sequence[Ranked], Sequence[Common]]] = (None, ((), ()))
+        self._figures: dict[str, OfEnded[int | None]] = {}
+        self._traits: OfEnded[Values] = OfEnded(self.debugger.tape)
 
     @property
     def experiment(self) -> Experiment:
@@ -107,6 +110,7 @@ class DebugSession:
             records_of=debugger.records_of,
             checkup=debugger.checkup,
             latencies=debugger.latencies,
+            kv_sharing=debugger.kv_sharing,
             ranked=lambda: self._ranking(view)[0],
             common=lambda: self._ranking(view)[1],
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
@@ -122,10 +126,12 @@ class DebugSession:
 
         Both are only computed again for another position, figure or number: they take long in a long run.
         """
-        place = (view.place, view.selection.order, view.selection.ranked)
+        place = (view.place, view.selection.order, view.selection.ranked, view.selection.marked)
         if self._ranked[0] != place:
-            ranked = ranked_requests(view)
-            self._ranked = (place, (ranked, common_to(view, ranked)))
+            figures = self._figures.setdefault(view.selection.order, OfEnded(view.tape))
+            ranked = ranked_requests(view, figures)
+            names = marked_in(view) or [each.name for each in ranked]
+            self._ranked = (place, (ranked, common(view.tape, names, here_in(view), self._traits)))
         return self._ranked[1]
 
     def select(
@@ -164,6 +170,17 @@ class DebugSession:
         selection = self.selection
         more = next((count for count in RANKED if count > selection.ranked), RANKED[0])
         self.selection = replace(selection, ranked=more)
+
+    def mark(self, request: str | None, *, switches: bool = False) -> None:
+        """Mark a request of the ranking, or with ``switches`` remove its mark if it has one; None = remove all."""
+        marked = self.selection.marked
+        if request is None:
+            marked = ()
+        elif request not in marked:
+            marked = (*marked, request)
+        elif switches:
+            marked = tuple(name for name in marked if name != request)
+        self.selection = replace(self.selection, marked=marked)
 
     def measure(self) -> None:
         """Show the next measure on the fleet map."""

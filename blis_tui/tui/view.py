@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
+    from blis_tui.cluster.snapshot import KvSharing
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.moments import Moment
     from blis_tui.debugger.state import DebuggerState
@@ -55,6 +56,8 @@ class Selection:
     """The figure of the ranking, a key of ``ranking.ORDERS``."""
     ranked: int = 12
     """How many requests the ranking has."""
+    marked: tuple[str, ...] = ()
+    """The requests that the reader has marked in rankings, whatever they have in common."""
     measure: str = "load"
     """The measure of the fleet map, a key of ``fleet.MEASURES``."""
     metric: str = WORST
@@ -85,6 +88,8 @@ class View:
     """Returns the first requests of the chosen ranking as of the position; the same as long as that is the same."""
     common: Callable[[], Sequence[Common]] = tuple
     """Returns what these have in common."""
+    kv_sharing: Callable[[str], KvSharing | None] = lambda _name: None
+    """Returns with whom a request shares KV blocks at the position; None if it does not run."""
     checked: Checkup | None = None
     """The latest result of the checks, which may be of an earlier position; None before the first."""
     moments: tuple[Moment, ...] = ()

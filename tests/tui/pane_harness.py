@@ -51,6 +51,7 @@ def view_at(
         records_of=made.records_of,
         checkup=made.checkup,
         latencies=made.latencies,
+        kv_sharing=made.kv_sharing,
     )
 
 

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.base.units import percent_text
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.relations import relations
 from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
 from blis_tui.tui.panes.request import PANE, inspector_lines, ranked_requests, subject
+from tests.tui.debugging import debugging
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
+from tests.tui.screens import press
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.tui.screens.debugger import DebuggerScreen
     from blis_tui.tui.view import View
 
 
@@ -203,3 +207,51 @@ async def test_enter_goes_to_where_a_stretch_began(pressed: Debugger) -> None:
         await pilot.pause()
         assert [(message.event, message.go) for message in app.picked] == [(639, False), (640, False), (640, True)]
         assert pane.at_cursor() == request_ref("request_24")
+
+
+def _marks(screen: DebuggerScreen) -> tuple[str, ...]:
+    return screen.session.selection.marked
+
+
+async def test_what_the_marked_have_in_common_is_shown_instead() -> None:
+    """Marked by key, several at once; counted from the lives of all requests."""
+    async with debugging("kv-pressure", at="end", size=(100, 40)) as open_:
+        pilot, screen = open_.pilot, open_.screen
+        await press(pilot, "l")
+        names = [one.name for one in screen.session.view().ranked()]
+        await press(pilot, "space", "down", "shift+down", "shift+down")
+        assert _marks(screen) == tuple(names[:4])
+        await press(pilot, "space")
+        assert _marks(screen) == tuple(names[:3])
+        box = screen.query_one("#request", RowsBox)
+        text = text_of(box._rows.lines)
+        view = screen.session.view()
+        lives = [read_life(view.tape, name, view.moment.event) for name in view.tape.names()]
+        arrivals = {life.name: life.arrival_us for life in lives if life is not None}
+        own = sorted(arrivals[name] for name in names[:3])
+        among = sum(own[0] <= us <= own[-1] for us in arrivals.values())
+        assert f"{percent_text(among, len(arrivals))} of all" in " ".join(text.split())
+        assert "3 of the 3 marked" in " ".join(text.split())
+        assert [row.startswith("●") for row in text.splitlines() if "request_" in row][:4] == [True] * 3 + [False]
+        await press(pilot, "asterisk", "delete")
+        assert _marks(screen) == ()
+        assert "marked" not in text_of(box._rows.lines)
+
+
+async def test_fewer_marked_than_are_compared_say_so() -> None:
+    async with debugging("kv-pressure", at="end", size=(100, 40)) as open_:
+        pilot, screen = open_.pilot, open_.screen
+        await press(pilot, "l", "asterisk")
+        box = screen.query_one("#request", RowsBox)
+        assert "1 marked: what 3 or more" in text_of(box._rows.lines)
+        assert screen.session.view().common() == ()
+
+
+async def test_space_plays_where_no_ranking_is_shown() -> None:
+    async with debugging("kv-pressure", at="request_20", size=(100, 40)) as open_:
+        pilot, screen = open_.pilot, open_.screen
+        event = screen.session.debugger.event
+        await open_.press("3")
+        await pilot.press("space")
+        assert screen.session.driver.playing or screen.session.debugger.event > event
+        assert _marks(screen) == ()

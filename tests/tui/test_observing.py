@@ -14,14 +14,15 @@ from click.testing import CliRunner
 from blis_tui.cli import tui as command
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
-from blis_tui.live.observe.following import Following
+from blis_tui.live.observe.following import Following, follow, merged
 from blis_tui.live.observe.recording import REQUESTS, read_recording
 from blis_tui.live.observe.recording_summary import Status
 from blis_tui.tui.app import BlisApp
+from blis_tui.tui.observing_start import ObservingStart
 from blis_tui.tui.screens import observing
-from blis_tui.tui.screens.observing import ObservingScreen, ObservingStart, status_of
+from blis_tui.tui.screens.observing import ObservingScreen, status_of
 from tests.live.observe.servers import Asked, Replying, served, well
-from tests.live.observe.test_following import SERVER, begun, row
+from tests.live.observe.test_following import SERVER, begun, recorded, row
 from tests.tui.screens import check_screen, draw, press, screen_text
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ async def test_a_recording_elsewhere_is_followed_to_its_end(tmp_path: Path, monk
     monkeypatch.setattr(observing, "_LOOK_S", 0.01)
     folder = begun(tmp_path / "r")
     following = Following(folder.path)
-    app = BlisApp(ObservingStart(url=following.url, following=following))
+    app = BlisApp(ObservingStart(url=following.url, runs=(following,)))
     async with app.run_test(size=(80, 24)) as pilot:
         for number in range(3):
             folder.request(row(number))
@@ -223,7 +224,7 @@ async def test_a_recording_that_is_damaged_while_it_is_followed(
     monkeypatch.setattr(observing, "_LOOK_S", 0.01)
     folder = begun(tmp_path / "r")
     following = Following(folder.path)
-    app = BlisApp(ObservingStart(url=following.url, following=following))
+    app = BlisApp(ObservingStart(url=following.url, runs=(following,)))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda screen: screen.view().latest is not None)
         (folder.path / REQUESTS).write_text("nonsense\n")
@@ -238,7 +239,7 @@ async def test_a_recording_that_is_damaged_while_it_is_followed(
     ("words", "said"),
     [
         (["--follow", "nowhere"], "nowhere is not a recording"),
-        (["quickstart", "--follow", "r"], "--follow shows a recording alone"),
+        (["quickstart", "--follow", "r"], "--follow shows recordings alone"),
         (["--follow", "r", "--at", "end"], "these options need an experiment"),
     ],
 )
@@ -260,3 +261,22 @@ async def test_a_run_that_does_not_listen_is_not_waited_for(monkeypatch: pytest.
         screen = await until(pilot, lambda screen: len(screen.view().statuses) == len(looks()))
         assert screen.start.code is None
     assert screen.start.code == -9
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_several_runs_have_one_timeline(
+    size: tuple[int, int], tmp_path: Path, file_regression: FileRegressionFixture
+) -> None:
+    paths = [tmp_path / "left.jsonl", tmp_path / "right.jsonl"]
+    for path, instances in zip(paths, (1, 2), strict=True):
+        recorded(path, "quickstart", **{"workload.requests": 60, "cluster.instances": instances})
+    runs = tuple(follow(path) for path in paths)
+    app = BlisApp(ObservingStart(url="left, right", runs=runs))
+    async with app.run_test(size=size) as pilot:
+        screen = await until(pilot, lambda screen: len(screen.view().runs) == 2)
+        await check_screen(pilot, file_regression, "observing-several")
+        latest = merged(runs, 1)[0]
+        shown = screen_text(app)
+        assert latest.text in shown
+        assert all(f"{name} " in shown for name in ("left", "right"))
+        assert [(name, status.sent) for name, status in screen.view().runs] == [("left", 60), ("right", 60)]

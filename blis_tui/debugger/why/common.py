@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import count_text, span_text
-from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.ranking import OfEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ _MOST: Final = 0.75
 """Share of a group that must have what it is said to have in common."""
 _RARER: Final = 1.5
 """How many times rarer that must be among all requests."""
-_FEWEST: Final = 3
+FEWEST: Final = 3
 """A group of fewer requests has nothing in common but chance."""
 _MIDDLE: Final = 10
 """A range leaves out a tenth of the group at each end."""
@@ -53,7 +53,13 @@ class _Trait(NamedTuple):
     """Returns a value, or the range between two, in words."""
 
 
-def common(tape: EventStore, group: Sequence[str], here: Position) -> tuple[Common, ...]:
+Values = tuple["int | str | None", ...]
+"""The traits of a request, in the order of ``_TRAITS``."""
+
+
+def common(
+    tape: EventStore, group: Sequence[str], here: Position, known: OfEnded[Values] | None = None
+) -> tuple[Common, ...]:
     """Return what most requests of a group have in common, and few of all do; the rarest first.
 
     A number, such as the prompt's length, is compared by the range of the group without a tenth at each end.
@@ -62,26 +68,33 @@ def common(tape: EventStore, group: Sequence[str], here: Position) -> tuple[Comm
         tape: the recorded run.
         group: names of requests that have arrived.
         here: the current position.
+        known: what earlier calls have read.
     """
-    if len(group) < _FEWEST:
+    if len(group) < FEWEST:
         return ()
     names = tape.names()
-    lives = _lives(tape, group, here)
-    all_lives = _lives(tape, names[:: -(-len(names) // _LOOKED_AT)], here)
+    known = OfEnded(tape) if known is None else known
+    own = _values(tape, group, here, known)
+    every = _values(tape, names[:: -(-len(names) // _LOOKED_AT)], here, known)
     traits: list[Common] = []
-    for trait in _TRAITS:
-        values = [value for life in lives if (value := trait.read(tape, life)) is not None]
-        every = [trait.read(tape, life) for life in all_lives]
+    for at, trait in enumerate(_TRAITS):
+        values = [value for each in own if (value := each[at]) is not None]
         if values and (low_high := _range(values)):
-            having, among = _within(values, *low_high), _within(every, *low_high)
+            having = _within(values, *low_high)
+            among = _within([each[at] for each in every], *low_high)
             traits.append(Common(trait.text(*low_high), having, among, len(every)))
     apart = [each for each in traits if each.having >= max(_MOST, _RARER * each.share) * len(group)]
     return tuple(sorted(apart, key=attrgetter("share")))
 
 
-def _lives(tape: EventStore, names: Iterable[str], here: Position) -> list[RequestLife]:
-    lives = (read_life(tape, name, here.event, here.settled) for name in names)
-    return [life for life in lives if life is not None]
+def _values(tape: EventStore, names: Iterable[str], here: Position, known: OfEnded[Values]) -> list[Values]:
+    """Return the traits of the requests that have arrived."""
+
+    def traits(life: RequestLife) -> Values:
+        return tuple(trait.read(tape, life) for trait in _TRAITS)
+
+    values = (known.read(name, here, traits) for name in names)
+    return [each for each in values if each is not None]
 
 
 def _range(values: Sequence[int | str]) -> tuple[int | str, int | str]:

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.lifespans import read_life
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.lifespans import RequestLife
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,35 @@ class Order:
     """Returns the figure of a life; None if it has none."""
 
 
-def ranking(tape: EventStore, by: str, here: Position, count: int | None = None) -> list[Ranked]:
+class OfEnded(Generic[_T]):
+    """What was read from the lives of requests that have ended, which do not change any more.
+
+    Args:
+        tape: the recorded run.
+    """
+
+    def __init__(self, tape: EventStore) -> None:
+        self._tape = tape
+        self._known: dict[str, tuple[int, _T]] = {}
+
+    def read(self, name: str, here: Position, of: Callable[[RequestLife], _T]) -> _T | None:
+        """Return what is read from a life as of a position, always by the same function; None = it has not begun."""
+        last = self._tape.last_event_of(name)
+        known = self._known.get(name)
+        if known is not None and known[0] == last <= here.settled:
+            return known[1]
+        life = read_life(self._tape, name, here.event, here.settled)
+        if life is None:
+            return None
+        value = of(life)
+        if last <= here.settled and life.end is not None and not any(span.open for span in life.spans):
+            self._known[name] = last, value
+        return value
+
+
+def ranking(
+    tape: EventStore, by: str, here: Position, count: int | None = None, known: OfEnded[int | None] | None = None
+) -> list[Ranked]:
     """Return the requests that have a figure, largest first; equal ones in order of arrival.
 
     Args:
@@ -53,18 +83,16 @@ def ranking(tape: EventStore, by: str, here: Position, count: int | None = None)
         by: a key of ``ORDERS``.
         here: the current position.
         count: maximum number of requests; None = all.
+        known: what earlier calls with the same figure have read.
     """
     if by == "e2e":
         return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
     steps = Steps(tape, here.settled)
-    found: list[Ranked] = []
-    for name in tape.names():
-        life = read_life(tape, name, here.event, here.settled)
-        value = None if life is None else ORDERS[by].read(life, steps)
-        if value is not None:
-            found.append(Ranked(name, value))
-    found.sort(key=_largest_first)
-    return found[:count]
+    known = OfEnded(tape) if known is None else known
+    values = ((name, known.read(name, here, lambda life: ORDERS[by].read(life, steps))) for name in tape.names())
+    ranked = [Ranked(name, value) for name, value in values if value is not None]
+    ranked.sort(key=_largest_first)
+    return ranked[:count]
 
 
 def _largest_first(ranked: Ranked) -> int:

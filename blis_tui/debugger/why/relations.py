@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import plural, time_text
@@ -11,8 +11,12 @@ from blis_tui.base.units import plural, time_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from blis_tui.cluster.snapshot import KvSharer, KvSharing
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.lifespans import RequestLife, Span
+
+_NAMED: Final = 2
+"""Maximum number of requests named that computed the same blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,40 @@ def relations(tape: EventStore, life: RequestLife) -> tuple[Relation, ...]:
         Relation("It was preempted for", tuple(_beneficiaries(tape, life))),
     )
     return tuple(relation for relation in every if relation.requests)
+
+
+def block_sharers(tape: EventStore, life: RequestLife, sharing: KvSharing) -> Relation | None:
+    """Return who holds some of the same KV blocks at the position, and who computed them; None if nobody does."""
+    sharers: list[Related] = []
+    for other in sharing.others:
+        number = tape.number(other.request_id)
+        scheduled = None if number is None else tape.latest(number, "scheduled", life.until)
+        held = f"{plural(other.blocks, 'block')}, {plural(other.tokens, 'token')}"
+        remark = f"{held}, {_computed_by(life.name, other, sharing)}"
+        sharers.append(Related(other.request_id, 0 if scheduled is None else scheduled.event, remark))
+    return Relation("Hold some of its KV blocks", _by_event(sharers)) if sharers else None
+
+
+def _computed_by(name: str, other: KvSharer, sharing: KvSharing) -> str:
+    """Return who computed what two requests share: whoever did not find all of it in the cache."""
+    cached = {name: sharing.cached_tokens} | {
+        each.request_id: each.cached_tokens for each in sharing.others if each.tokens >= other.tokens
+    }
+    computed = [each for each, tokens in cached.items() if tokens < other.tokens]
+    if not computed:
+        return "computed by one that has left"
+    words = {name: "this one", other.request_id: "it"}
+    return f"computed by {' and '.join(words.get(each, each) for each in computed[:_NAMED])}"
+
+
+def prefix_text(sharing: KvSharing) -> str:
+    """Return the part of the prompt that is shared with others, by segments: ``system-prompt 512 tokens``."""
+    most, parts = max((other.tokens for other in sharing.others), default=0), []
+    for name, tokens in sharing.segments:
+        if most > 0:
+            parts.append(f"{name} {plural(min(tokens, most), 'token')}")
+        most -= tokens
+    return ", ".join(parts)
 
 
 def _session(tape: EventStore, life: RequestLife) -> tuple[str, tuple[Related, ...]]:

@@ -209,6 +209,15 @@ class BlockPool(Picklable):
                 common += extent.count
         return common
 
+    def common_blocks(self, request: Request, other: Request) -> int:
+        """Number of blocks that both hold: of each content the same copy, always from the first block on."""
+        common = 0
+        for own in request.pieces:
+            for its in other.pieces:
+                if own.label == its.label:
+                    common += max(min(own.keys.stop, its.keys.stop) - max(own.key, its.key), 0)
+        return common
+
     def most_blocks(self, tokens: int) -> int:
         """Maximum number of blocks that a request of this length holds at the same time."""
         return -(-tokens // self.block_size_tokens)

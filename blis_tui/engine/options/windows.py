@@ -457,6 +457,14 @@ class GroupedPool(BlockPool):
         """Number of free blocks whose content can still be found."""
         return len([block for block in self._queue if self._content[block] in self._found[self._group[block]]])
 
+    def common_blocks(self, request: Request, other: Request) -> int:
+        """Number of blocks that both hold, in all groups together."""
+        tables = [self._tables.get(each.index) for each in (request, other)]
+        if tables[0] is None or tables[1] is None:
+            return 0
+        own, its = ({block for row in each.rows for block in row} - {_GONE} for each in tables if each is not None)
+        return len(own & its)
+
     def shared_prefix_blocks(self, request: Request) -> int:
         """Number of its leading blocks that others hold, too; they stay in the cache if it gives up its own."""
         tables = self._tables.get(request.index)

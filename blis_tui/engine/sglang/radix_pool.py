@@ -115,6 +115,11 @@ class RadixPool(BlockPool):
         """Insert a request's first tokens; return the last node, and how many of the blocks were there already."""
         return self.tree.insert(self.keys(request, tokens))
 
+    def common_blocks(self, request: Request, other: Request) -> int:
+        """Number of blocks that both hold: those of the nodes on the paths to what each has locked."""
+        paths = [self.tree.path_of(each.index) for each in (request, other)]
+        return whole_sum([node.blocks for node in paths[0] if node in paths[1]])
+
     # ---- for pools that extend into host memory ----
 
     def split_hit(self, node: Node) -> tuple[Node, int]:

@@ -272,6 +272,14 @@ class RadixTree:
             self._unreference(node)
         return self.idle - idle
 
+    def path_of(self, owner: int) -> list[Node]:
+        """Return the nodes that a request holds, from the last one back to the first."""
+        node, path = self.holders.get(owner), []
+        while node is not None and node.parent is not None:
+            path.append(node)
+            node = node.parent
+        return path
+
     def _unreference(self, node: Node) -> None:
         while node.parent is not None:
             node.references -= 1

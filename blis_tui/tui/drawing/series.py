@@ -231,14 +231,11 @@ def courses_of_instances(
     known_us = tape.time_us(view.moment.frontier)
     found = [stretched(one, tape.overview.width_us, end_us, cells, known_us) for one in values]
     here = min(view.moment.time_us * cells // end_us, cells - 1)
+    figures = ("waiting", "running") if requests else ("kv_used_blocks",)
     for cell, first, last, _ in _recounted(view, end_us, cells):
         most: dict[int, int] = {}
-        for event in range(first, last + 1):
-            row = tape.row(event)
-            if row.step >= 0:
-                step = tape.step(row.step)
-                value = step.waiting + step.running if requests else step.kv_used_blocks
-                most[row.instance] = max(most.get(row.instance, 0), value)
+        for on, *parts in tape.steps_in(first, last, *figures):
+            most[on] = max(most.get(on, 0), sum(parts))
         for index, instance in enumerate(view.moment.state.instances):
             now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks
             value = max(most.get(index, 0), now) if cell == here else most.get(index, -1)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.app import ComposeResult
     from textual.events import Click, Leave, MouseMove
+    from textual.geometry import Region
     from textual.timer import Timer
 
     from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
@@ -527,6 +528,9 @@ class EventRows(ScrollView, can_focus=False):
     }
     """
 
+    _shared_style: Style | None = None
+    """The style of a row without the cursor, while rows are drawn."""
+
     def __init__(self, on_scroll: Callable[[], None]) -> None:
         super().__init__()
         self._on_scroll = on_scroll
@@ -592,15 +596,26 @@ class EventRows(ScrollView, can_focus=False):
 
     # ---- drawing ----
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the visible rows; Textual finds the style that they share anew at each call, which takes long."""
+        self._shared_style = self.rich_style
+        strips = super().render_lines(crop)
+        self._shared_style = None
+        return strips
+
+    @property
+    def _base_style(self) -> Style:
+        return self.rich_style if self._shared_style is None else self._shared_style
+
     def render_line(self, y: int) -> Strip:
         """Return a row."""
         width = self.scrollable_content_region.width
         row = self.scroll_offset.y + y
         view = self.view
         if view is None or row > self.count:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._base_style)
         if row == self.count:
-            runs, base = [Run("   "), self._tail(view, width)], self.rich_style
+            runs, base = [Run("   "), self._tail(view, width)], self._base_style
         else:
             runs, base = self._runs(view, row, width), self._base(row)
         strip = Strip([Segment(run.text, self._style(run.colour)) for run in runs])
@@ -648,10 +663,10 @@ class EventRows(ScrollView, can_focus=False):
         if self.row_of(self.cursor) == row:
             focused = self.parent is self.screen.focused
             name = "event-rows--cursor" if focused else "event-rows--blurred"
-            return self.rich_style + self.get_component_rich_style(name, partial=True)
+            return self._base_style + self.get_component_rich_style(name, partial=True)
         if row == self._hover:
-            return self.rich_style + self.get_component_rich_style("event-rows--hover", partial=True)
-        return self.rich_style
+            return self._base_style + self.get_component_rich_style("event-rows--hover", partial=True)
+        return self._base_style
 
     def _style(self, colour: str) -> Style | None:
         return self.get_component_rich_style(f"event-rows--{colour}", partial=True) if colour else None
@@ -774,7 +789,7 @@ class EventList(Box):
             above = row < top
             distance = top - row if above else row - top - self._rows.size.height + 1
             known += f" · {HERE} {plural(distance, 'row')} {'up' if above else 'down'}"
-        self.border_subtitle = known
+        self.put_hint(known)
 
     def on_focus(self) -> None:
         """Redraw the cursor, which is brighter with the focus."""

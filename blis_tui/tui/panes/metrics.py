@@ -246,10 +246,8 @@ class MetricsPane(Box):
     def show(self, view: View) -> None:
         """Redraw the pane."""
         self._latencies.follow(view, view.place, running=view.playing)
-        if self._places().plot.height:
-            self.border_subtitle = "enter: all figures" if self.large else ""
-        else:
-            self.border_subtitle = "enter: plot"
+        alone = "enter: all figures" if self.large else ""
+        self.put_hint(alone if self._places().plot.height else "enter: plot")
         self.refresh()
 
     def render(self) -> Content | str:

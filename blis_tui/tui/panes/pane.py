@@ -207,7 +207,8 @@ class PaneKey(NamedTuple):
 
     key: str
     does: str | Callable[[View, Subject | None], Message | None]
-    """An action of every pane of lines (``move(1)``); or what it sends, given the cursor."""
+    """An action of every pane of lines (``move(1)``); or what it sends, given the cursor. If that is nothing, the key
+    does what it does on the screen."""
     title: str = ""
     """Its word in the key bar; empty = it is not shown there."""
 
@@ -262,6 +263,8 @@ class Pane:
     """Returns the breakpoint that stops where what the cursor is on changes; empty = as its kind says."""
     picks: Callable[..., Picked | None] = pick
     """Returns what a subject selects when the cursor reaches it, or (``go``) by enter or a double click."""
+    marks: Callable[[View, Subject | None], Message | None] = lambda _view, _cursor: None
+    """Returns what marks the cursor's line, for keys that mark it and the next one (``mark_and_move(1)``)."""
     blocks: bool = False
     """Whether a subject has several lines, all of which the cursor marks."""
     follows_selection: bool = True

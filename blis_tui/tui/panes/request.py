@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
@@ -11,11 +12,11 @@ from textual.message import Message
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
-from blis_tui.debugger.why.common import common
+from blis_tui.debugger.why.common import FEWEST
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.debugger.why.lifespans import AGAIN, read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
-from blis_tui.debugger.why.relations import relations
+from blis_tui.debugger.why.relations import block_sharers, prefix_text, relations
 from blis_tui.debugger.why.request_content import media_text
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.event_store import EventStore, RequestEvent
-    from blis_tui.debugger.why.common import Common
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.debugger.why.lifespans import RequestLife
-    from blis_tui.debugger.why.ranking import Ranked
+    from blis_tui.debugger.why.ranking import OfEnded, Ranked
+    from blis_tui.debugger.why.relations import Related, Relation
     from blis_tui.tui.drawing.life_line import LifeInterval
     from blis_tui.tui.view import Picked, View
 
@@ -68,7 +69,8 @@ _ROOM: Final = 40
 """Minimum width of a latency's shares beside it."""
 _TIP: Final = "enter: open; ?: why"
 _MORE: Final = "m"
-_BRANCH, _LAST_BRANCH = "├ ", "└ "
+_MARKED: Final = "●"
+_BRANCH, _LAST_BRANCH, _TRUNK = "├ ", "└ ", "│ "
 _NARROW: Final = 50
 """Below this width, an interval's start has its own line."""
 
@@ -80,6 +82,15 @@ _HINT: Final = (
 @dataclass
 class MoreRanked(Message):
     """The reader wants to rank more requests."""
+
+
+@dataclass
+class Marked(Message):
+    """The reader marks a request of the ranking; None = no request is to be marked any more."""
+
+    request: str | None
+    switches: bool = False
+    """Whether a mark is removed where there is one."""
 
 
 def subject(view: View) -> str | None:
@@ -334,20 +345,43 @@ def _texts(part: LifeInterval) -> tuple[str, ...]:
 
 
 def _related(view: View, life: RequestLife, width: int) -> list[Line]:
-    """Return the requests that it has had to do with so far, as a tree."""
+    """Return the requests that it has had to do with so far, as a tree; those that hold its KV blocks come first."""
+    sharing = view.kv_sharing(life.name)
+    sharers = None if sharing is None else block_sharers(view.tape, life, sharing)
     lines: list[Line] = []
+    if sharing is not None and sharers is not None:
+        lines += _branches(sharers, width, prefix_text(sharing))
     for relation in relations(view.tape, life):
-        named = relation.requests[-_EACH:]
-        count = count_text(len(relation.requests)) if len(relation.requests) > 1 else ""
-        lines.append(line(Content.assemble((shorten(relation.title, width - 8), "$text-muted"), "  ", (count, "bold"))))
-        if len(named) < len(relation.requests):
-            earlier = plural(len(relation.requests) - len(named), "earlier one")
-            lines.append(line(Content.styled(f"{_BRANCH}{earlier}", "$text-muted")))
-        for place, other in enumerate(named, 1):
-            branch = _LAST_BRANCH if place == len(named) else _BRANCH
-            row = Content.assemble((branch, "$text-muted"), (other.request, "bold"), (f"  {other.remark}", ""))
-            lines.append(line(row.truncate(width, ellipsis=True), subject=request_ref(other.request), tip=_TIP))
+        lines += _branches(relation, width)
     return [BLANK, heading("Other requests", "so far", width), *lines] if lines else []
+
+
+def _branches(relation: Relation, width: int, about: str = "") -> list[Line]:
+    """Return a relation and its latest requests, one per line; ``about``: what it is about."""
+    named = relation.requests[-_EACH:]
+    count = count_text(len(relation.requests)) if len(relation.requests) > 1 else ""
+    title = shorten(relation.title, width - 8)
+    lines = [line(Content.assemble((title, "$text-muted"), "  ", (count, "bold")))]
+    if about:
+        lines += map(line, with_hanging_indent(Content(_TRUNK), words(about, width - len(_TRUNK), "$text-muted")))
+    if len(named) < len(relation.requests):
+        earlier = plural(len(relation.requests) - len(named), "earlier one")
+        lines.append(line(Content.styled(f"{_BRANCH}{earlier}", "$text-muted")))
+    for place, other in enumerate(named, 1):
+        lines += _branch(other, width, last=place == len(named))
+    return lines
+
+
+def _branch(other: Related, width: int, *, last: bool) -> list[Line]:
+    """Return a request and what it has to do with this one; where that is too long, below it."""
+    head = Content.assemble((_LAST_BRANCH if last else _BRANCH, "$text-muted"), (other.request, "bold"))
+    row = Content.assemble(head, f"  {other.remark}" if other.remark else "")
+    about = request_ref(other.request)
+    if row.cell_length <= width:
+        return [line(row, subject=about, tip=_TIP)]
+    trunk = "    " if last else f"{_TRUNK}  "
+    below = [Content.assemble((trunk, "$text-muted"), text) for text in words(other.remark, width - len(trunk))]
+    return [line(head.truncate(width, ellipsis=True), subject=about, tip=_TIP), *map(line, below)]
 
 
 # ---- ranking ----
@@ -359,15 +393,20 @@ def shows_ranking(view: View, name: str | None) -> bool:
     return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
 
 
-def ranked_requests(view: View) -> Sequence[Ranked]:
-    """Return the first requests in the chosen ranking, as of the position."""
-    here = Position(view.moment.event, view.moment.settled)
-    return ranking(view.tape, view.selection.order, here, view.selection.ranked)
+def ranked_requests(view: View, known: OfEnded[int | None] | None = None) -> Sequence[Ranked]:
+    """Return the first requests in the chosen ranking, as of the position; ``known``: as of ``ranking``."""
+    return ranking(view.tape, view.selection.order, here_in(view), view.selection.ranked, known)
 
 
-def common_to(view: View, ranked: Sequence[Ranked]) -> Sequence[Common]:
-    """Return what some requests have in common."""
-    return common(view.tape, [each.name for each in ranked], Position(view.moment.event, view.moment.settled))
+def here_in(view: View) -> Position:
+    """Return the position of a view."""
+    return Position(view.moment.event, view.moment.settled)
+
+
+def marked_in(view: View) -> tuple[str, ...]:
+    """Return the marked requests that have arrived by the position."""
+    event, tape = view.moment.event, view.tape
+    return tuple(name for name in view.selection.marked if 0 < tape.first_event_of(name) <= event)
 
 
 def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -> list[Line]:
@@ -379,9 +418,12 @@ def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -
     names = max(len(each.name) for each in ranked)
     counts = view.selection.order == "preemptions"
     lines = [heading(f"By {order.title}", order.scope, width), *_common(view, len(ranked), width)]
+    marked = view.selection.marked
     for each in ranked:
         bar = bar_text(each.value, top, _BAR) if width >= names + _BAR + 26 else ""
+        mark = [(f"{_MARKED if each.name in marked else ' '} ", "$accent bold")] if marked else []
         parts = [
+            *mark,
             (f"{each.name:<{names}}", "bold"),
             (f"  {count_text(each.value) if counts else span_text(each.value):>8}", ""),
             (f"  {bar}" if bar else "", "$primary"),
@@ -392,17 +434,32 @@ def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -
             parts.append((f"  {AGAIN.sign} {plural(preemptions, 'preemption')}", AGAIN.style))
         lines.append(line(Content.assemble(*parts), subject=request_ref(each.name), tip=_TIP))
     again = shown_key(named("look.rank").keys[0])
-    keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric", _MORE: "rank more"}
+    keys = {
+        "up down": "choose",
+        "enter": "its life",
+        "?": "why",
+        again: "rank by another metric",
+        _MORE: "rank more",
+        "space": "mark",
+        "shift+up/down": "mark several",
+        **({"delete": "unmark all"} if marked else {}),
+    }
     hints = [Content.assemble((key, "$accent bold"), (f" {does}", "$text-muted")) for key, does in keys.items()]
     return [*lines, BLANK, *map(line, flow(hints, width))]
 
 
 def _common(view: View, count: int, width: int) -> list[Line]:
-    """Return what the ranked requests have in common, and how rare that is."""
-    rows: list[Line] = []
-    for each in view.common():
+    """Return what the marked requests have in common, or without any the ranked ones, and how rare that is."""
+    marked, rows = marked_in(view), list[Line]()
+    of = f"the {count_text(len(marked))} marked" if marked else f"these {count_text(count)}"
+    found = view.common()
+    for each in found:
         share = percent_text(each.among, each.looked_at)
-        rows += remark(f"{each.text}: {count_text(each.having)} of these {count_text(count)}, {share} of all", width)
+        rows += remark(f"{each.text}: {count_text(each.having)} of {of}, {share} of all", width)
+    if marked and len(marked) < FEWEST:
+        rows += remark(f"{count_text(len(marked))} marked: what {FEWEST} or more have in common is shown here.", width)
+    elif marked and not found:
+        rows += remark(f"{of[:1].upper()}{of[1:]} have nothing in common that is rare among all.", width)
     return rows
 
 
@@ -456,9 +513,26 @@ def _more(view: View, _cursor: Subject | None) -> Message | None:
     return MoreRanked() if shows_ranking(view, subject(view)) else None
 
 
+def mark_at(view: View, cursor: Subject | None, *, switches: bool = True) -> Marked | None:
+    """Return what marks the request at the cursor, or removes its mark; None where no ranking is shown."""
+    ranks = shows_ranking(view, subject(view))
+    return Marked(cursor.value, switches) if ranks and cursor is not None and cursor.kind == "request" else None
+
+
+def _unmarks(view: View, _cursor: Subject | None) -> Message | None:
+    return Marked(None) if view.selection.marked and shows_ranking(view, subject(view)) else None
+
+
 PANE: Final = Pane(
     lines=lambda view, room: _lines(view, room.width),
-    keys=(PaneKey(_MORE, _more),),
+    keys=(
+        PaneKey(_MORE, _more),
+        PaneKey("space", mark_at, "mark"),
+        PaneKey("shift+up", "mark_and_move(-1)"),
+        PaneKey("shift+down", "mark_and_move(1)"),
+        PaneKey("delete", _unmarks),
+    ),
+    marks=partial(mark_at, switches=False),
     cursor=_cursor,
     anew=_ranking,
     points=_points,

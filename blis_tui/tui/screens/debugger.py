@@ -24,6 +24,7 @@ from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.summary import summarize, summary_of
 from blis_tui.debugger.traces import AT, parse_wanted
 from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.tui.actions import shown_key
 from blis_tui.tui.bars import TabBar
 from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import parse_filter
@@ -34,7 +35,7 @@ from blis_tui.tui.panes.breakpoints import Wanted
 from blis_tui.tui.panes.events import EventList, full_text
 from blis_tui.tui.panes.moments import MomentWanted
 from blis_tui.tui.panes.pane import KINDS, copied
-from blis_tui.tui.panes.request import MoreRanked
+from blis_tui.tui.panes.request import Marked, MoreRanked, mark_at
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.panes.values import Arranged
 from blis_tui.tui.screens.export import ExportScreen, new_report, picture_name, write_report, zipped
@@ -388,6 +389,11 @@ class DebuggerScreen(Asking):
         self.session.rank_more()
         self.show_view()
 
+    @on(Marked)
+    def _marked(self, message: Marked) -> None:
+        self.session.mark(message.request, switches=message.switches)
+        self.show_view()
+
     @on(MomentWanted)
     def _moment_wanted(self, message: MomentWanted) -> None:
         moment = self.session.moment_at(message.event)
@@ -440,6 +446,15 @@ class DebuggerScreen(Asking):
             self.session.rank()
         self.activate("request")
         self.show_view()
+
+    def action_look_mark(self) -> None:
+        """Mark the request at the cursor of the ranking, or remove its mark."""
+        message = mark_at(self._view(), self.box_in_use.at_cursor())
+        if message is None or self.arrangement.active != "request":
+            key = shown_key(shell(self.app).keymap.keys["look.rank"][0])
+            self.notify(f"Marks are for requests of a ranking: {key} shows one.", markup=False)
+        else:
+            self._marked(message)
 
     def action_look_measure(self) -> None:
         """Show the fleet map; if it is shown already, with the next measure."""

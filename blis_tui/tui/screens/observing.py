@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from textual.containers import Horizontal
@@ -16,38 +17,26 @@ from textual.screen import Screen
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.text import draw
-from blis_tui.base.units import bar_text, count_text, span_text
+from blis_tui.base.units import bar_text, count_text, span_text, time_text
+from blis_tui.live.observe.following import Following, FollowingRecords, merged
 from blis_tui.live.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.bars import KeyBar, TitleBar
+from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.panes.timeline import round_end
 from blis_tui.tui.screens.side_by_side import CompareBox
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
     from textual.events import Resize
 
-    from blis_tui.live.observe.following import Following
+    from blis_tui.live.observe.following import FollowedEvent
     from blis_tui.live.observe.recording_summary import Status
-
-
-@dataclass(slots=True, kw_only=True)
-class ObservingStart:
-    """A server to observe, and the outcome."""
-
-    url: str
-    words: tuple[str, ...] = ()
-    """The command of the recording, which prints its status as lines of JSON on standard error."""
-    following: Following | None = None
-    """A recording that is written elsewhere, instead of a command."""
-    code: int | None = None
-    """Its exit code, once it has ended."""
-    said: str = ""
-    """Its other output: standard output, then messages."""
+    from blis_tui.tui.observing_start import ObservingStart
 
 
 _MUTED: Final = "$text-muted"
@@ -57,6 +46,10 @@ _KV: Final = "vllm:kv_cache_usage_perc"
 _LATE_US: Final = 10_000
 """Requests sent with more delay than this are shown as late."""
 _GUTTER: Final = 11
+_LEAST_NAME: Final = 6
+"""Minimum width of a run's name."""
+_EVENTS: Final = 200
+"""Maximum number of events of several runs that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +65,10 @@ class Observing:
     """Its final output."""
     code: int | None
     """Its exit code, once it has ended."""
+    runs: tuple[tuple[str, Status], ...] = ()
+    """Of several runs, or one of which records are written: their names, and their latest statuses."""
+    events: Sequence[FollowedEvent] = ()
+    """Their latest events by time, the latest last."""
 
     @property
     def latest(self) -> Status | None:
@@ -101,6 +98,8 @@ def activity_text(view: Observing) -> Content:
 def counts_text(view: Observing, width: int) -> Content:
     """Return the numbers of requests sent, answered and failed, with the reasons."""
     status = view.latest
+    if view.runs:
+        return _table(view, ("answered", "in flight", "failed"), _counts, width)
     if status is None:
         return Content("")
     done = status.outcomes.get(COMPLETED, 0)
@@ -123,6 +122,8 @@ def counts_text(view: Observing, width: int) -> Content:
 def rates_text(view: Observing, width: int) -> Content:
     """Return rates, latencies, sending delay and server metrics of the latest seconds."""
     status = view.latest
+    if view.runs:
+        return _table(view, ("requests/s", "tokens/s", "TTFT p50"), _rates, width)
     if status is None:
         return Content("")
     late = "$warning" if status.late_us > _LATE_US else ""
@@ -141,6 +142,48 @@ def rates_text(view: Observing, width: int) -> Content:
     if _KV in server:
         lines.append(_row("KV in use", f"{100 * server[_KV]:.0f} %"))
     return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines])
+
+
+def _counts(status: Status) -> tuple[str, ...]:
+    counts = (status.outcomes.get(COMPLETED, 0), status.running, status.failed)
+    return tuple(count_text(count) for count in counts)
+
+
+def _rates(status: Status) -> tuple[str, ...]:
+    ttft = "-" if status.ttft_us is None else span_text(status.ttft_us)
+    return f"{status.requests_per_s:,.1f}", f"{status.tokens_per_s:,.0f}", ttft
+
+
+def _table(view: Observing, heads: tuple[str, ...], cells: Callable[[Status], tuple[str, ...]], width: int) -> Content:
+    """Return a line for each run: the run, then its figures; of too many, the first and the last ones."""
+    rows = [(name, cells(status)) for name, status in view.runs]
+    wide = [max(len(head), *(len(row[at]) for _, row in rows)) for at, head in enumerate(heads)]
+    while len(wide) > 1 and sum(wide) + 2 * len(wide) + _LEAST_NAME > width:
+        del wide[1]
+        heads = (heads[0], *heads[2:])
+        rows = [(name, (row[0], *row[2:])) for name, row in rows]
+    names = max(min(max(len(name) for name, _ in rows), width - sum(wide) - 2 * len(wide)), _LEAST_NAME)
+    lines = [Content.styled(_columns("", heads, names, wide), _MUTED)]
+    lines += [Content(_columns(shorten(name, names), row, names, wide)) for name, row in rows]
+    return Content("\n").join([line.truncate(width, ellipsis=True) for line in lines])
+
+
+def _columns(name: str, cells: Sequence[str], names: int, wide: Sequence[int]) -> str:
+    figures = "".join(f"  {cell:>{size}}" for cell, size in zip(cells, wide, strict=True))
+    return f"{name:<{names}}{figures}"
+
+
+def events_text(view: Observing, width: int, height: int) -> Content:
+    """Return the latest events of several runs by time, the latest last, as many as fit."""
+    shown = view.events[-height:] if height > 0 else ()
+    where = max((len(event.where) for event in shown), default=0)
+    lines = []
+    for event in shown:
+        style = f"${event.colour}" if event.colour else ""
+        head = Content.assemble((f"{time_text(event.time_us):>14}  ", _MUTED), (f"{event.where:<{where}}  ", "bold"))
+        text = Content.assemble(head, (f"{event.sign or ' '} ", style), event.text)
+        lines.append(text.truncate(width, ellipsis=True))
+    return Content("\n").join(lines)
 
 
 def _row(name: str, text: str, style: str = "") -> Content:
@@ -246,6 +289,7 @@ class ObservingScreen(Screen[None]):
         super().__init__()
         self.start = start
         self._statuses: list[Status] = []
+        self._runs: tuple[tuple[str, Status], ...] = ()
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
         self._left = False
@@ -256,16 +300,23 @@ class ObservingScreen(Screen[None]):
         with Horizontal(id="figures"):
             yield CompareBox("Requests", counts_text, id="counts")
             yield CompareBox("The latest seconds", rates_text, id="rates")
-        yield CompareBox("Since the beginning", self._curves, id="curves")
+        title = "Events of requests, by time" if self._merges else "Since the beginning"
+        yield CompareBox(title, self._curves, id="curves")
         yield CompareBox("At its end", said_text, id="said")
         yield KeyBar()
 
+    @property
+    def _merges(self) -> bool:
+        """Whether the events of runs are shown: those of several, and records."""
+        return any(isinstance(run, FollowingRecords) for run in self.start.runs) or len(self.start.runs) > 1
+
     def _curves(self, view: Observing, width: int) -> Content:
-        return curves_text(view, width, self.query_one("#curves").content_size.height)
+        height = self.query_one("#curves").content_size.height
+        return events_text(view, width, height) if self._merges else curves_text(view, width, height)
 
     def on_mount(self) -> None:
         """Start the run."""
-        self._watching = asyncio.create_task(self._watch() if self.start.following is None else self._follow())
+        self._watching = asyncio.create_task(self._follow() if self.start.runs else self._watch())
         self._show()
 
     def on_resize(self, event: Resize) -> None:
@@ -276,7 +327,13 @@ class ObservingScreen(Screen[None]):
         """Return the state to display."""
         start = self.start
         return Observing(
-            url=start.url, statuses=tuple(self._statuses), over=start.code is not None, said=start.said, code=start.code
+            url=start.url,
+            statuses=tuple(self._statuses),
+            over=start.code is not None,
+            said=start.said,
+            code=start.code,
+            runs=self._runs,
+            events=merged(start.runs, _EVENTS) if self._merges else (),
         )
 
     def _show(self) -> None:
@@ -315,19 +372,23 @@ class ObservingScreen(Screen[None]):
         self._end((await output).decode(errors="replace") + said, await process.wait())
 
     async def _follow(self) -> None:
-        """Look at a recording until it has ended, or is left."""
-        following = self.start.following
-        assert following is not None  # noqa: S101  (the caller looked)
+        """Look at runs until all have ended, or they are left."""
+        runs = self.start.runs
         try:
-            while not (self._left or following.over):
-                self._add(await asyncio.to_thread(following.look))
-                if not following.over:
-                    await asyncio.sleep(_LOOK_S)
-            said = "" if self._left else await asyncio.to_thread(_summary_of, following.folder)
+            while not self._left:
+                looks = [await asyncio.to_thread(run.look) for run in runs]
+                if self._merges:
+                    self._runs = tuple((run.name, status) for run, status in zip(runs, looks, strict=True))
+                self._add(max(looks, key=attrgetter("time_us")))
+                if all(run.over for run in runs):
+                    break
+                await asyncio.sleep(_LOOK_S)
+            folders = [] if self._left else [run.folder for run in runs if isinstance(run, Following)]
+            said = [await asyncio.to_thread(_summary_of, folder) for folder in folders]
         except InputError as error:
             self._end(f"{error}\n", _NOT_STARTED)
         else:
-            self._end(said, 0)
+            self._end("\n".join(said), 0)
 
     def _end(self, said: str, code: int) -> None:
         self.start.said, self.start.code = said, code
@@ -347,7 +408,7 @@ class ObservingScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """Disable stopping at the end."""
-        stops = self.start.following is None and self.start.code is None
+        stops = not self.start.runs and self.start.code is None
         return True if action != "observing_stop" or stops else None
 
     def action_observing_stop(self) -> None:

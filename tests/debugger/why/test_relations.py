@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from itertools import groupby
 from operator import attrgetter
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.units import plural
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.common import common
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import Position, ranking
-from blis_tui.debugger.why.relations import relations
+from blis_tui.debugger.why.relations import block_sharers, prefix_text, relations
 from blis_tui.engine.records import Preempted, Queued, Scheduled
+from blis_tui.engine.sglang.radix_pool import radix_pool
 from tests.debugger.pressed_runs import experiment, finished
 
 if TYPE_CHECKING:
     from blis_tui.debugger.why.relations import Relation
+    from blis_tui.engine.instance import Instance
     from blis_tui.engine.records import Record
 
 WAITED_BEFORE, WAITED_AFTER = (
@@ -139,3 +143,98 @@ def test_what_is_planted_is_found() -> None:
     texts = [each.text for each in common(run.tape, long, here)]
     assert "client client-2" in texts
     assert "prompt tokens 3,000" in texts
+
+
+def held_copies(instance: Instance) -> dict[str, set[tuple[int, int]]]:
+    """Each running request's findable blocks: content, and which copy of it."""
+    index = instance.pool._index
+    return {
+        request.request_id: {
+            (key, extent.label) for piece in request.pieces for extent in index.held(piece) for key in extent.keys
+        }
+        for request in instance.batch.running.values()
+    }
+
+
+def held_in_tree(instance: Instance) -> dict[str, set[tuple[int, int]]]:
+    """The same of a radix tree, which has one copy of each content."""
+    pool = radix_pool(instance.pool)
+    return {
+        request.request_id: {
+            (key, 0) for keys in pool.keys(request, request.shared_blocks * pool.block_size_tokens) for key in keys
+        }
+        for request in instance.batch.running.values()
+    }
+
+
+@pytest.mark.parametrize("name", ["shared-prefixes", "conversations", "retraction"])
+def test_shared_blocks_are_those_of_the_block_tables(name: str) -> None:
+    run = Debugger(blis_tui.load(name, set={"expect": []}))
+    found: dict[tuple[int, str], int] = {}
+    stop = run.simulation.subscribe(
+        "scheduled", lambda one: found.update({(one.event, one.request_id): one.cached_tokens})
+    )
+    pairs = 0
+    for event in range(400, 6001, 400):
+        run_to_stop(run.seek(event))
+        for instance in run.simulation._cluster.instances:
+            tables = (held_in_tree if instance.batch.traits.radix_tree else held_copies)(instance)
+            size = instance.pool.block_size_tokens
+            cached = {
+                request: next(found[at, who] for at, who in reversed(found) if who == request and at <= run.event)
+                for request in tables
+            }
+            for request, own in tables.items():
+                sharing, life = run.kv_sharing(request), read_life(run.tape, request, run.event)
+                assert sharing is not None
+                assert life is not None
+                common = {other: len(own & its) for other, its in tables.items() if other != request and own & its}
+                assert {other.request_id: other.blocks for other in sharing.others} == common
+                sharers = block_sharers(run.tape, life, sharing)
+                assert (sharers is None) == (not common)
+                for other in () if sharers is None else sharers.requests:
+                    blocks = common[other.request]
+                    assert other.remark.startswith(f"{plural(blocks, 'block')}, {plural(blocks * size, 'token')}, ")
+                    holders = [request, *(each for each, their in common.items() if their >= blocks)]
+                    computed = [each for each in holders if cached[each] < blocks * size]
+                    words = {request: "this one", other.request: "it"}
+                    told = " and ".join(words.get(each, each) for each in computed[:2]) or "one that has left"
+                    assert other.remark.endswith(f"computed by {told}")
+                    pairs += 1
+                head = [
+                    int(tokens.replace(",", "")) for tokens in re.findall(r" ([0-9,]+) tokens?", prefix_text(sharing))
+                ]
+                declared = sum(tokens for _, tokens in sharing.segments)
+                assert sum(head) == min(max(common.values(), default=0) * size, declared)
+    stop()
+    assert pairs > 20
+
+
+def test_blocks_of_layers_with_windows_are_counted_in_all_groups() -> None:
+    run = Debugger(blis_tui.load("shared-prefixes", set={"model": "gpt-oss-20b", "expect": []}))
+    pairs = 0
+    for event in range(400, 3601, 400):
+        run_to_stop(run.seek(event))
+        instance = run.simulation._cluster.instances[0]
+        tables = instance.pool._tables  # type: ignore[attr-defined]
+        running = list(instance.batch.running.values())
+        for request in running:
+            sharing = run.kv_sharing(request.request_id)
+            assert sharing is not None
+            blocks = [block for row in tables[request.index].rows for block in row if block >= 0]
+            common = {
+                other.request_id: sum(block in row for row in tables[other.index].rows for block in blocks)
+                for other in running
+                if other is not request
+            }
+            assert {other.request_id: other.blocks for other in sharing.others} == {
+                name: count for name, count in common.items() if count
+            }
+            pairs += len(sharing.others)
+    assert pairs > 20
+
+
+def test_who_does_not_run_shares_no_blocks() -> None:
+    run = finished("kv-pressure")
+    assert run.kv_sharing("request_1") is None
+    assert run.kv_sharing("nobody") is None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import blis_tui
 from blis_tui.base.errors import InputError
-from blis_tui.live.observe.following import Following
+from blis_tui.base.units import filled
+from blis_tui.engine.records import Arrived, Completed
+from blis_tui.live.observe.following import Following, FollowingRecords, follow, merged, names_of
 from blis_tui.live.observe.recording import (
     METRICS,
     REQUESTS,
@@ -24,9 +29,10 @@ from blis_tui.live.observe.recording import (
     scrape_line,
 )
 from blis_tui.live.observe.recording_summary import summarize
+from blis_tui.results.record_lines import record_dict, record_line
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from blis_tui.engine.records import Record
 
 SERVER = Server()
 
@@ -111,3 +117,101 @@ def test_a_damaged_line_is_named(name: str, good: str, line: int, tmp_path: Path
 def test_a_folder_without_a_recording(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a recording: it has no"):
         Following(tmp_path)
+
+
+def recorded(path: Path, name: str, **changed: object) -> list[Record]:
+    """Write a run's records to a file; return them."""
+    records: list[Record] = []
+    simulation = blis_tui.Simulation(blis_tui.load(name, set={"expect": [], **changed}))
+    simulation.subscribe("all", records.append)
+    simulation.run()
+    path.write_text("".join(map(record_line, records)), encoding="utf-8")
+    return records
+
+
+def test_records_are_counted_as_they_are_written(tmp_path: Path) -> None:
+    """A file that grows by pieces, which may end within a line; against the records themselves."""
+    whole, growing = tmp_path / "whole.jsonl", tmp_path / "a.jsonl"
+    records = recorded(whole, "admission-control", **{"workload.requests": 300, "workload.rate_per_s": 200})
+    content = whole.read_bytes()
+    growing.write_bytes(b"")
+    run = FollowingRecords(growing)
+    for end in range(0, len(content), 20_011):
+        with growing.open("ab") as file:
+            file.write(content[end : end + 20_011])
+        known = records[: content[: end + 20_011].count(b"\n")]
+        status = run.look()
+        arrived = sum(isinstance(one, Arrived) for one in known)
+        done = [one for one in known if isinstance(one, Completed)]
+        lost = Counter(one.kind for one in known if one.shown.ends == "lost")
+        assert status.sent == arrived
+        assert status.running == arrived - len(done) - lost.total()
+        assert status.outcomes == {**({"completed": len(done)} if done else {}), **lost}
+        assert status.tokens == sum(one.output_tokens for one in done)
+        assert status.time_us == max((one.time_us for one in known), default=0)
+        late = [one for one in done if one.time_us >= status.time_us - 5_000_000]
+        if late:
+            assert status.ttft_us is not None
+    assert status.sent == 300
+    assert status.failed == lost.total() > 0
+    assert not run.over
+
+
+def test_several_runs_have_one_timeline(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    expected = []
+    for path, instances in zip(paths, (1, 2), strict=True):
+        changes = {"workload.requests": 40, "cluster.instances": instances}
+        for record in recorded(path, "quickstart", **changes):
+            if hasattr(record, "request_id"):
+                instance = getattr(record, "instance", None)
+                where = path.stem if instance is None else f"{path.stem}/instance_{instance}"
+                expected.append((record.time_us, where, filled(record.shown.sentence, record_dict(record))))
+    runs = [follow(path, name) for path, name in zip(paths, names_of(paths), strict=True)]
+    for run in runs:
+        run.look()
+    events = merged(runs, 1000)
+    assert [(event.time_us, event.where, event.text) for event in events] == sorted(expected, key=lambda one: one[0])
+    assert merged(runs, 7) == events[-7:]
+    assert {event.where for event in events} == {"a", "b", "a/instance_0", "b/instance_0", "b/instance_1"}
+
+
+def test_a_recording_has_events_too(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "r")
+    for number in range(3):
+        folder.request(row(number, "completed" if number else "refused"))
+    run = follow(folder.path)
+    run.look()
+    folder.close()
+    assert [(event.time_us, event.where, event.text) for event in merged([run], 99)][:2] == [
+        (0, "r", "request_0 was sent"),
+        (40_000, "r", "request_1 was sent"),
+    ]
+    texts = [event.text for event in run.events]
+    assert "request_1 got its first token after 100 ms" in texts
+    assert "request_0: refused after 900 ms" in texts
+    assert len(texts) == 9
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nonsense", "line 1: "),
+        ("[]", "it is no record"),
+        ('{"kind":"step","event":1}', "`time_us` is None"),
+        ('{"kind":"step","event":"x","time_us":1}', "`event` is 'x'"),
+    ],
+)
+def test_what_is_no_record_is_refused(line: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InputError, match=re.escape(said)):
+        FollowingRecords(path).look()
+    with pytest.raises(InputError, match="is no file of records"):
+        FollowingRecords(tmp_path / "none.jsonl")
+
+
+def test_runs_are_told_apart_by_their_paths() -> None:
+    assert names_of([Path("x/a.jsonl"), Path("x/b.jsonl")]) == ["a", "b"]
+    assert names_of([Path("x/r.jsonl"), Path("y/r.jsonl")]) == ["x/r", "y/r"]
+    assert names_of([Path("r"), Path("r")]) == ["r-1", "r-2"]
