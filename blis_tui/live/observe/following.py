@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from dataclasses import fields
 from operator import attrgetter
 from reprlib import repr as brief
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -12,7 +13,7 @@ from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import InputError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import filled, span_text
-from blis_tui.engine.records import Arrived, Completed, Dropped, FirstToken, described
+from blis_tui.engine.records import RECORD_KINDS, Arrived, Completed, Dropped, FirstToken, described
 from blis_tui.live.observe.recording import (
     COMPLETED,
     METRICS,
@@ -241,14 +242,27 @@ class FollowingRecords:
 
 
 def _record(line: str) -> Mapping[str, Any]:
-    """Parse a record. Raises ValueError if it is none."""
+    """Parse a record. Raises ValueError if it is none, or one without what such records have."""
     found = json.loads(line)
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise ValueError("it is no record, which names its kind")  # noqa: TRY004  (a file is wrong, not the caller)
-    for name in ("event", "time_us"):
-        if not isinstance(found.get(name), int):
-            raise ValueError(f"`{name}` is {brief(found.get(name))}")  # noqa: TRY004  (as above)
+    kind = RECORD_KINDS.get(found["kind"])  # None: one of a plug-in
+    wanted = _OF_ALL if kind is None else {field.name: str(field.type) for field in fields(kind)}
+    for name, annotation in wanted.items():
+        is_needed = name in found or kind is not None or name in ("event", "time_us")
+        if not is_needed or annotation not in _TYPES:
+            continue
+        known, noun = _TYPES[annotation]
+        if type(found.get(name)) is not known:
+            is_there = f"`{name}` is {brief(found[name])}" if name in found else f"`{name}` is missing"
+            raise ValueError(f"{is_there}: {noun} is needed")
     return found
+
+
+_TYPES: Final = {"int": (int, "a whole number"), "str": (str, "a text"), "bool": (bool, "true or false")}
+"""Annotations of a record's fields that are looked at, what JSON has for them, and how that is called."""
+_OF_ALL: Final = {"event": "int", "time_us": "int", "request_id": "str", "instance": "int"}
+"""Fields that are read of records of any kind."""
 
 
 def follow(path: Path, name: str = "") -> Followed:

@@ -198,7 +198,12 @@ def test_a_recording_has_events_too(tmp_path: Path) -> None:
     [
         ("nonsense", "line 1: "),
         ("[]", "it is no record"),
-        ('{"kind":"step","event":1}', "`time_us` is None"),
+        ('{"kind": "completed", "event": 1, "time_us": 3}', "`request_id` is missing: a text is needed"),
+        ('{"kind": "arrived", "event": 1, "time_us": 3, "request_id": ["a"]}', "`request_id` is ['a']: a text is"),
+        ('{"kind": "of-a-plug-in", "event": 1}', "`time_us` is missing: a whole number is needed"),
+        ('{"kind": "of-a-plug-in", "event": 1, "time_us": 3, "instance": "x"}', "`instance` is 'x': a whole number"),
+        ('{"kind": "arrived", "event": true, "time_us": 3, "request_id": "a"}', "`event` is True: a whole number"),
+        ('{"kind":"step","event":1}', "`time_us` is missing"),
         ('{"kind":"step","event":"x","time_us":1}', "`event` is 'x'"),
     ],
 )
