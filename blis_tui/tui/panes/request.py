@@ -527,7 +527,7 @@ PANE: Final = Pane(
     lines=lambda view, room: _lines(view, room.width),
     keys=(
         PaneKey(_MORE, _more),
-        PaneKey("space", mark_at, "mark"),
+        PaneKey("space", mark_at),
         PaneKey("shift+up", "mark_and_move(-1)"),
         PaneKey("shift+down", "mark_and_move(1)"),
         PaneKey("delete", _unmarks),
