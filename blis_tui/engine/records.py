@@ -559,15 +559,15 @@ class Observers:
         """Call ``callback`` with each record of ``kind`` from now on."""
         self.add_all((kind,), callback)
 
-    def add_all(self, kinds: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
+    def add_all(self, classes: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
         """Call ``callback`` with each record of these kinds from now on."""
-        for kind in kinds:
+        for kind in classes:
             self._callbacks[kind] = (*self._callbacks.get(kind, ()), callback)
         self.kinds = frozenset(self._callbacks)
 
-    def remove_all(self, kinds: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
+    def remove_all(self, classes: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
         """Stop calling ``callback`` with records of these kinds; do nothing for one it is not subscribed to."""
-        for kind in kinds:
+        for kind in classes:
             left = list(self._callbacks.get(kind, ()))
             if callback in left:
                 left.remove(callback)

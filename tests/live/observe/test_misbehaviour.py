@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -347,13 +348,14 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     async def kill_and_restart() -> Server:
         await first.was_asked(40)
         await first.kill()
+        with socket.socket() as kept:  # nobody listens, and no other test gets the port meanwhile
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(("127.0.0.1", port))
+            await asyncio.sleep(0.1)
         second = Server(slowly)
         second.port = port
-        while True:  # a connection of another test may have got the port meanwhile
-            await asyncio.sleep(0.1)
-            with suppress(OSError):
-                await second.start()
-                return second
+        await second.start()
+        return second
 
     killing = asyncio.create_task(kill_and_restart())
     await asyncio.wait_for(observer.run(), 60)
