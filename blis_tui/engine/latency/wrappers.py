@@ -306,7 +306,7 @@ def without_graphs(engine: Engine) -> str:
     return "cudagraph_mode" if engine.cudagraph_mode == "FULL_DECODE_ONLY" else ""
 
 
-def launched(model: StepTimeModel, pool: Pool, batching: str = "") -> StepTimeModel:
+def launched(model: StepTimeModel, pool: Pool, batching: str) -> StepTimeModel:
     """Wrap a pool's step-time model with launch times, if steps run without CUDA graphs and launch times are known.
 
     Args:

@@ -104,7 +104,7 @@ def batches(rows: Sequence[RequestRow]) -> list[float]:
 def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
     """Predict measured steps with the experiment's own step-time model."""
     (pool,) = experiment.pools
-    latency = launched(create_latency(builtin(), pool), pool)
+    latency = launched(create_latency(builtin(), pool), pool, experiment.policy.batching.kind)
     load = StepLoad()
     pairs = []
     for step in log.steps:

@@ -60,7 +60,7 @@ def test_eager_is_never_faster_than_graphs(kind: str, batching: str) -> None:
     if batching == "nano":
         settings |= {"engine.max_num_batched_tokens": 4096, "engine.max_model_len": 2048}
     pools = [experiment(**settings, **{"engine.enforce_eager": eager}).pools[0] for eager in (False, True)]
-    graph, eager = (launched(create_latency(builtin(), pool), pool) for pool in pools)
+    graph, eager = (launched(create_latency(builtin(), pool), pool, batching) for pool in pools)
     least = launches(pools[1].model, 1) * 20
     assert not isinstance(graph, Launched)
     for load in LOADS:
@@ -80,7 +80,7 @@ def test_steps_of_decodes_alone_may_be_the_only_graphs(kind: str) -> None:
         {"engine.enforce_eager": True, "engine.cudagraph_mode": "FULL_DECODE_ONLY"},
     ]
     pools = [experiment(**settings, **key).pools[0] for key in keys]
-    graph, same, decodes, eager, both = (launched(create_latency(builtin(), pool), pool) for pool in pools)
+    graph, same, decodes, eager, both = (launched(create_latency(builtin(), pool), pool, "vllm-v1") for pool in pools)
     assert not isinstance(same, Launched)
     for load in LOADS:
         assert decodes.step_time_us(load) == (eager if load.chunks else graph).step_time_us(load)
