@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 import blis_tui
+from benchmarks.accuracy import between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -243,12 +244,6 @@ def medians(runs: Sequence[UnseenRun], found: Sequence[Mapping[str, float]]) -> 
     }
 
 
-def written(page: str, text: str) -> str:
-    """The page with its table replaced."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}"
-
-
 def main() -> None:
     """Simulate, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -263,7 +258,7 @@ def main() -> None:
         sys.stdout.write(f"{run.name} {load}: {100 * errors['ttft']:+.0f} {100 * errors['itl']:+.0f}\n")
     sys.stdout.write(f"\n{table(runs, found)}")
     if asked.write:
-        PAGE.write_text(written(PAGE.read_text(), table(runs, found)))
+        PAGE.write_text(between(PAGE.read_text(), BEGIN, table(runs, found), END))
         MEDIANS.write_text(json.dumps(medians(runs, found), indent=1) + "\n")
 
 

@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 import blis_tui
-from benchmarks.unseen import BEGIN, END, MEDIANS, PAGE, UnseenRun, medians, sizes, unseen_runs, written
+from benchmarks.unseen import BEGIN, END, MEDIANS, PAGE, UnseenRun, medians, sizes, unseen_runs
 from blis_tui.engine.records import FirstToken
 from blis_tui.results.measured import unseen
 
@@ -56,10 +56,6 @@ def test_errors_are_those_of_means() -> None:
 def test_sizes() -> None:
     values = [-0.1, 0.2, 0.4]
     assert sizes(values) == f"23.3 / 20.0 ({100 * median(values):+.0f})"
-
-
-def test_a_table_replaces_the_former_one() -> None:
-    assert written(f"a {BEGIN} old {END} b", "new") == f"a {BEGIN}\n\nnew\n{END} b"
 
 
 def test_other_step_times_have_no_medians() -> None:

@@ -623,14 +623,14 @@ def _sglang_disable_radix_cache(made: Conversion, value: Json) -> None:
     made.set("engine.enable_prefix_caching", not value, ("disable-radix-cache",))
 
 
-def _sglang_disable_prefill_cuda_graph(made: Conversion, value: Json) -> None:
-    if value:
-        made.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ("disable-prefill-cuda-graph",))
+def _sglang_no_prompt_graphs(name: str) -> Callable[[Conversion, Json], None]:
+    """Return what an argument means that leaves steps with prompts without CUDA graphs."""
 
+    def rule(made: Conversion, value: Json) -> None:
+        if value:
+            made.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", (name,))
 
-def _sglang_disable_piecewise_cuda_graph(made: Conversion, value: Json) -> None:
-    if value:
-        made.set("engine.cudagraph_mode", "FULL_DECODE_ONLY", ("disable-piecewise-cuda-graph",))
+    return rule
 
 
 def _sglang_disable_overlap_schedule(made: Conversion, value: Json) -> None:
@@ -673,8 +673,8 @@ RULES: Final[Mapping[tuple[str, str], Callable[[Conversion, Json], None]]] = Map
         ("sglang", "max-total-tokens"): _sglang_max_total_tokens,
         ("sglang", "disable-radix-cache"): _sglang_disable_radix_cache,
         ("sglang", "disable-overlap-schedule"): _sglang_disable_overlap_schedule,
-        ("sglang", "disable-prefill-cuda-graph"): _sglang_disable_prefill_cuda_graph,
-        ("sglang", "disable-piecewise-cuda-graph"): _sglang_disable_piecewise_cuda_graph,
+        ("sglang", "disable-prefill-cuda-graph"): _sglang_no_prompt_graphs("disable-prefill-cuda-graph"),
+        ("sglang", "disable-piecewise-cuda-graph"): _sglang_no_prompt_graphs("disable-piecewise-cuda-graph"),
         ("sglang", "enable-hierarchical-cache"): _sglang_enable_hierarchical_cache,
     }
 )
