@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+import blis_tui
 from blis_tui.base.errors import InputError
 from blis_tui.base.streams import Streams
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.engine.latency.wrappers import launches
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.calibrate import fit
 from blis_tui.live.calibration.measured import Data, Step, StepLog, read_recording
@@ -177,3 +179,14 @@ def test_predictions_are_those_of_the_step_time_model() -> None:
     assert isinstance(log, StepLog)
     for pair in stepped(one, log):
         assert pair.step_us == pytest.approx(pair.measured.duration_us, abs=1.0)
+
+
+def test_steps_of_sglang_are_predicted_with_its_launches() -> None:
+    """What its graphs do not hold takes no less: as the simulation's own steps do."""
+    keys = {"cluster.tensor_parallel": 8, "engine.cudagraph_mode": "FULL_DECODE_ONLY", "policy": "sglang"}
+    asked = {"model": "qwen3.5-397b-a17b", "hardware": "h200", "latency": "operators", "workload.requests": 10}
+    experiment = blis_tui.load("steady-chat", set={**asked, **keys, "expect": []})
+    prompt = Step(1.0, 0, 0.0, ((0, 100),))
+    (pair,) = stepped(experiment, StepLog(Path("steps.csv"), "steps", "0" * 64, (prompt,)))
+    (pool,) = experiment.pools
+    assert pair.step_us == int(1.5 * launches(pool.model, 8, prompts=True) * 38)
