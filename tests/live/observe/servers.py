@@ -144,6 +144,12 @@ class Server:
     async def kill(self) -> None:
         """As a process that ends: nobody listens any more, and every connection is gone."""
         assert self._server is not None
+        loop = asyncio.get_running_loop()
+        for listening in self._server.sockets:
+            loop.remove_reader(listening.fileno())
+        # asyncio forgets a connection that it has accepted for a server closed meanwhile: it would stay open, and mute.
+        for _ in range(4):
+            await asyncio.sleep(0)
         self._server.close()
         for task in list(self._tasks):
             task.cancel()
