@@ -13,7 +13,7 @@ Applied Statistics 37, 1988): rational functions of the probability in the middl
 from __future__ import annotations
 
 from math import frexp, inf, isqrt, ldexp, sqrt
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +140,9 @@ def gamma(x: float) -> float:
     return half * (exp(_HALF_LN_2PI + series) / shift) * half
 
 
-_MIDDLE: Final = (
+_Polynomials: TypeAlias = "tuple[tuple[float, ...], tuple[float, ...]]"
+"""Numerator and denominator, from the highest power down. Named, because mypyc loses a tuple of so many floats."""
+_MIDDLE: Final[_Polynomials] = (
     (
         *(2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457),
         *(13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
@@ -150,8 +152,7 @@ _MIDDLE: Final = (
         *(5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
     ),
 )
-"""Numerator and denominator, from the highest power down, as in the following."""
-_NEAR_TAIL: Final = (
+_NEAR_TAIL: Final[_Polynomials] = (
     (
         *(7.7454501427834140764e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258),
         *(3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
@@ -161,7 +162,7 @@ _NEAR_TAIL: Final = (
         *(0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
     ),
 )
-_FAR_TAIL: Final = (
+_FAR_TAIL: Final[_Polynomials] = (
     (
         *(2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093),
         *(0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
@@ -192,7 +193,7 @@ def normal_quantile(p: float) -> float:
 _FAR_ROOT: Final = 5.0
 
 
-def _rational(pair: tuple[tuple[float, ...], tuple[float, ...]], x: float) -> float:
+def _rational(pair: _Polynomials, x: float) -> float:
     top, bottom = 0.0, 0.0
     for high, low in zip(*pair, strict=True):
         top, bottom = top * x + high, bottom * x + low
