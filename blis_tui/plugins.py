@@ -13,11 +13,14 @@ from blis_tui.cluster.policy import ADMISSION as ADMISSION
 from blis_tui.cluster.policy import DECIDER as DECIDER
 from blis_tui.cluster.policy import ROUTING as ROUTING
 from blis_tui.cluster.policy import SATURATION as SATURATION
+from blis_tui.cluster.policy import SCALING as SCALING
 from blis_tui.cluster.policy import SCORING as SCORING
 from blis_tui.cluster.policy import AdmissionPolicy as AdmissionPolicy
 from blis_tui.cluster.policy import Decider as Decider
 from blis_tui.cluster.policy import RoutingPolicy as RoutingPolicy
 from blis_tui.cluster.policy import Saturation as Saturation
+from blis_tui.cluster.policy import ScaledGroup as ScaledGroup
+from blis_tui.cluster.policy import ScalingRule as ScalingRule
 from blis_tui.cluster.policy import Scorer as Scorer
 from blis_tui.cluster.signals import CacheView as CacheView
 from blis_tui.cluster.signals import Context as Context
@@ -59,6 +62,7 @@ from blis_tui.engine.stopped import Stopped as Stopped
 from blis_tui.engine.victims import VICTIM as VICTIM
 from blis_tui.engine.victims import Seats as Seats
 from blis_tui.engine.victims import VictimRule as VictimRule
+from blis_tui.model import Autoscaler as Autoscaler
 from blis_tui.model import Engine as Engine
 from blis_tui.model import Hardware as Hardware
 from blis_tui.model import Model as Model

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from blis_tui.base.classes import NamedTuple
+from blis_tui.model import Autoscaler
 from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
@@ -109,8 +111,44 @@ class Decider(Protocol):
         """Return everything it remembers, as plain values (for digests)."""
 
 
+class ScaledGroup(NamedTuple):
+    """Instances of one model and role when the autoscaler evaluates, all of whose pools can replace each other."""
+
+    name: str
+    """What tells the group from others: its role, its model, or both; ``default`` if there is one group."""
+    instances: int
+    """All that exist, start, are ordered or under repair."""
+    serving: int
+    """Those that requests are sent to."""
+    running: int
+    """Requests in their batches."""
+    waiting: int
+    """Requests in their queues."""
+    outside: int
+    """Requests that wait outside of all instances, for one to come up or for the gateway."""
+    kv_utilization: float
+    """The sum of their shares of KV blocks in use."""
+
+
+class ScalingRule(Protocol):
+    """Says how many instances a group should have. The autoscaler keeps to its limits and chooses the pools.
+
+    It is made with the autoscaler's settings, as the stabilization windows are the rule's business.
+    """
+
+    rule: str
+    """A sentence that explains how it decides, with its settings."""
+
+    def wanted(self, group: ScaledGroup, now_us: int) -> tuple[int, str]:
+        """Return the number of instances that there should be, and why, in a few words; called at each evaluation."""
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything it remembers, as plain values (for digests)."""
+
+
 ADMISSION: Final = PlugPoint[[], AdmissionPolicy]("policy.admission", "admission policy", AdmissionPolicy)
 SATURATION: Final = PlugPoint[[], Saturation]("policy.gateway.saturation", "saturation detector", Saturation)
 ROUTING: Final = PlugPoint[[], RoutingPolicy]("policy.routing", "routing policy", RoutingPolicy)
 SCORING: Final = PlugPoint[[], Scorer]("policy.routing.scorers", "scorer", Scorer)
 DECIDER: Final = PlugPoint[[], Decider]("cluster.disaggregation.decider", "disaggregation decider", Decider)
+SCALING: Final = PlugPoint[[Autoscaler], ScalingRule]("cluster.autoscaler.rule", "scaling rule", ScalingRule)

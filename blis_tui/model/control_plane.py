@@ -309,6 +309,11 @@ class Autoscaler:
         maximum=_LONGEST_US,
     )
     scrape_delay: Delay = part("Delay from a decision to its effect.", Delay, name="scrape_delay_us", default={})
+    rule: PluginConfig | None = plug_in(
+        "cluster.autoscaler.rule",
+        "How many instances there should be. Default: by KV tokens, with the thresholds here.",
+        absent=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, get_type_hints
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.source import as_list, as_map
-from blis_tui.cluster.policy import ADMISSION, DECIDER, ROUTING, SATURATION, SCORING
+from blis_tui.cluster.policy import ADMISSION, DECIDER, ROUTING, SATURATION, SCALING, SCORING
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.orders import PRIORITY
 from blis_tui.engine.queue import SCHEDULING
@@ -93,6 +93,13 @@ POINTS: Final = (
         below=("cluster", "properties", "disaggregation", "properties", "decider"),
         experiment="disaggregation",
         changes=(f"{DECIDER.path}={_NAME}",),
+    ),
+    PlugPointRow(
+        point=SCALING,
+        schema="experiment",
+        below=("cluster", "properties", "autoscaler", "properties", "rule"),
+        experiment="autoscaling",
+        changes=(f"cluster.autoscaler={{max_instances: 4, interval_us: 1000000, rule: {{kind: {_NAME}}}}}",),
     ),
     _policy(SCHEDULING),
     _policy(PRIORITY),

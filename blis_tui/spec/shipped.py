@@ -55,6 +55,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "never": "blis_tui.cluster.policies.entry",
         "prefix-threshold": "blis_tui.cluster.policies.entry",
     },
+    "cluster.autoscaler.rule": {"hpa": "blis_tui.cluster.policies.scaling"},
     "policy.scheduling": {
         "fcfs": "blis_tui.engine.orders",
         "priority-fcfs": "blis_tui.engine.orders",

@@ -16,6 +16,7 @@ from blis_tui.plugins import (
     RESTORE,
     ROUTING,
     SATURATION,
+    SCALING,
     SCHEDULING,
     SCORING,
     TRACES,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.plugins import (
+        Autoscaler,
         Batch,
         Context,
         Costs,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         Pool,
         Problems,
         Request,
+        ScaledGroup,
         Seats,
         StepLoad,
         Stream,
@@ -111,6 +114,19 @@ class Decider(_Plain):
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
         """Nothing to remember."""
+
+
+@SCALING.plugin("mine", "An instance for each three requests.")
+class Scaling(_Plain):
+    """By all requests there are."""
+
+    def __init__(self, settings: NoSettings, autoscaler: Autoscaler) -> None:
+        super().__init__(settings)
+        self._windows = (autoscaler.scale_up_window_us, autoscaler.scale_down_window_us)
+
+    def wanted(self, group: ScaledGroup, now_us: int) -> tuple[int, str]:
+        """Rounded down; the autoscaler keeps to its minimum."""
+        return (group.running + group.waiting + group.outside) // 3, "by requests"
 
 
 @SCHEDULING.plugin("mine", "Longest prompt first.")

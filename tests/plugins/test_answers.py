@@ -48,6 +48,15 @@ class Own:
     def sent(self, request, fleet): pass
     def state(self): return ()
 """
+SCALED: Final = """
+from blis_tui.plugins import SCALING
+@SCALING.plugin("own", "For tests.")
+class Own:
+    rule = "As it says."
+    def __init__(self, settings, autoscaler): pass
+    def wanted(self, group, now_us): return {answer}
+    def state(self): return ()
+"""
 SCORES: Final = """
 from blis_tui.plugins import SCORING, Weight
 @SCORING.plugin("own", "For tests.", Weight)
@@ -171,6 +180,15 @@ def test_whether_a_request_is_split_and_why(answer: str, tmp_path: Path) -> None
         run(tmp_path, SPLIT.format(answer=answer), "disaggregation", changes)
     assert caught.value.help == "`split` returns whether the request is split, and a reason"
     run(tmp_path, SPLIT.format(answer="[0, 'a list will do']"), "disaggregation", changes)
+
+
+@pytest.mark.parametrize("answer", ["None", "2", "('two', 'why')", "(2, None)", "(2.5, 'why')", "(2, 'why', 'more')"])
+def test_how_many_instances_there_should_be_and_why(answer: str, tmp_path: Path) -> None:
+    changes = {"workload.requests": 5, "cluster.autoscaler.rule": "own", "expect": []}
+    with pytest.raises(SimulationError, match="the scaling rule `own` answers ") as caught:
+        run(tmp_path, SCALED.format(answer=answer), "autoscaling", changes)
+    assert caught.value.help == "`wanted` returns the number of instances that there should be, and a reason"
+    run(tmp_path, SCALED.format(answer="[-1, 'a list will do, and what is below 0 is 0']"), "autoscaling", changes)
 
 
 RANKS: Final = """

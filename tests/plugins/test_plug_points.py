@@ -47,6 +47,7 @@ DECIDES: Final = {
     "policy.routing.scorers": "return [1 / (1 + value) for value in values]",
     "policy.gateway.saturation": 'return max(fleet.column("in_flight")) / 4',
     "cluster.disaggregation.decider": 'return True, "every request"',
+    "cluster.autoscaler.rule": 'return (group.running + group.waiting + group.outside) // 3, "by requests"',
     "policy.scheduling": "return -request.input_tokens",
     "policy.priority": "return request.input_tokens",
     "policy.batching": "return super().plan(batch)",

@@ -261,6 +261,11 @@ UNUSED: dict[str, tuple[str, str, object]] = {
     "cluster.lifecycle.warm_up_factor": ("autoscaling", "cluster.lifecycle.warm_up_factor", 2),
     "cluster.lifecycle.warm_up_requests": ("autoscaling", "cluster.lifecycle.warm_up_requests", 2),
     "cluster.lifecycle.drain": ("instance-dies", "cluster.lifecycle.drain", "immediate"),
+    "cluster.autoscaler.scale_up_threshold": (
+        "autoscaling",
+        "cluster.autoscaler",
+        {"max_instances": 4, "scale_up_threshold": 0.7, "rule": {"kind": "hpa", "target": 5}},
+    ),
     "cluster.disaggregation.undisaggregated": ("disaggregation", "cluster.disaggregation.undisaggregated", "all"),
     "cluster.failures.0": ("quickstart", "cluster.failures", [{"instance": 0, "at_us": 10**14}]),
 }

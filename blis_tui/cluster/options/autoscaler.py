@@ -7,34 +7,41 @@
 
 All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
 Each model is scaled separately, and under disaggregation each role: only pools of the same model and role can replace
-each other.
+each other. A rule, such as that of Kubernetes' HorizontalPodAutoscaler, may say instead how many there should be.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from math import ceil
+from operator import index
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.errors import SimulationError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.options.placement import draw
+from blis_tui.cluster.policy import SCALING, ScaledGroup
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.stages import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from blis_tui.base.streams import Streams
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.policy import ScalingRule
     from blis_tui.cluster.stages import Lives
     from blis_tui.model import Autoscaler, Pool
+    from blis_tui.model.plug_ins import Registry
 
 ENOUGH: Final = "enough and not too much"
 """Reason to change nothing: no supply is missing, and not too much of it is spare."""
 _NEVER: Final = -1
+_ANSWER_LENGTH: Final = 2
+"""Length of a rule's answer."""
 _MAX_FUTILE_DECISIONS: Final = 10
 """Number of decisions it may take while all requests wait for an instance that only it could add."""
 _MAX_DELAY_SIGMAS: Final = 6
@@ -60,6 +67,7 @@ class AutoscalerControl(NoAutoscaler):
         self,
         settings: Autoscaler,
         pools: tuple[Pool, ...],
+        plugins: Registry,
         lifecycle: Lives,
         pipeline: Pipeline,
         streams: Streams,
@@ -91,6 +99,11 @@ class AutoscalerControl(NoAutoscaler):
         self._seen_us = 0
         """When it last saw progress."""
         self._gave_up = False
+        self._rule = (
+            None
+            if settings.rule is None
+            else plugins.create(SCALING, settings.rule.kind, settings.rule.settings, settings)
+        )
 
     def begin(self) -> None:
         """Schedule the first evaluation."""
@@ -104,6 +117,7 @@ class AutoscalerControl(NoAutoscaler):
             self._stream.state(),
             tuple(self.scaled),
             (self._seen, self._seen_us, self._gave_up),
+            *(() if self._rule is None else self._rule.state()),
         )
 
     def may_add(self, pool: int) -> bool:
@@ -147,7 +161,11 @@ class AutoscalerControl(NoAutoscaler):
     def _decide(self, group: int, role: str, model: str, now: int) -> None:
         pools = self._groups[role, model]
         balance = self._measure_balance(pools, model)
-        verdict, pool, count, reason = self._judge(group, pools, balance, now)
+        if self._rule is None:
+            verdict, pool, count, reason = self._judge(group, pools, balance, now)
+        else:
+            balance = balance._replace(required=0.0, spare=0.0)
+            verdict, pool, count, reason = self._follow(self._rule, self._group(role, model, pools), pools, now)
         if len(self._groups) > 1:
             reason = f"{self._label(role, model)}: {reason}"
         self._pipeline.observers.tell(
@@ -208,15 +226,81 @@ class AutoscalerControl(NoAutoscaler):
         engine = self._pools[pool].engine
         return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
 
-    # ---- decisions ----
+    # ---- decisions by a rule ----
 
-    def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
-        """Return verdict, pool, number of instances, and reason."""
+    def _group(self, role: str, model: str, pools: Sequence[int]) -> ScaledGroup:
+        """Return the figures of the instances of a role and model."""
+        serving = running = waiting = 0
+        kv = 0.0
+        for life, instance in zip(self._lifecycle.lives, self._pipeline.registry.instances, strict=True):
+            if life.pool in pools and life.state in CANDIDATES:
+                serving += 1
+                running += instance.seen.running
+                waiting += len(instance.waiting.items)
+                kv += instance.seen.kv_used / instance.pool.total
+        return ScaledGroup(
+            name=self._label(role, model) if len(self._groups) > 1 else "default",
+            instances=whole_sum([self._count(pool) for pool in pools]),
+            serving=serving,
+            running=running,
+            waiting=waiting,
+            outside=self._waiting(model),
+            kv_utilization=kv,
+        )
+
+    def _follow(
+        self, rule: ScalingRule, group: ScaledGroup, pools: Sequence[int], now: int
+    ) -> tuple[str, int | None, int, str]:
+        """Return verdict, pool, number of instances, and reason: what a rule wants, as far as a pool has room."""
+        wanted, reason = self._wanted(rule, group, now)
         counts = {pool: self._count(pool) for pool in pools}
+        if (refill := self._refill(counts)) is not None:
+            return refill
+        if wanted > group.instances:
+            for pool in self._by_cost(counts):
+                if (room := self._bounds(pool)[1] - counts[pool]) > 0:
+                    return "scale-up", pool, min(room, wanted - group.instances), reason
+            return "hold", None, 0, f"{reason}, but every pool is at its maximum"
+        if wanted < group.instances:
+            for pool in reversed(self._by_cost(counts)):
+                if (spare := counts[pool] - self._bounds(pool)[0]) > 0:
+                    return "scale-down", pool, min(spare, group.instances - wanted), reason
+            return "hold", None, 0, f"{reason}, but every pool is at its minimum"
+        return "hold", None, 0, reason
+
+    def _wanted(self, rule: ScalingRule, group: ScaledGroup, now: int) -> tuple[int, str]:
+        """Return the answer of a rule.
+
+        Raises:
+            SimulationError: it is not a pair of a number of instances and a reason.
+        """
+        asked: Callable[..., object] = rule.wanted  # a plug-in may answer anything
+        answer = asked(group, now)
+        if isinstance(answer, tuple | list) and len(answer) == _ANSWER_LENGTH:
+            wanted, why = answer
+            if hasattr(wanted, "__index__") and isinstance(why, str):  # accepts NumPy integers, too
+                return max(0, index(wanted)), why
+        kind = "" if self._settings.rule is None else self._settings.rule.kind
+        raise SimulationError(
+            f"the scaling rule `{kind}` answers {answer!r} at {now} us",
+            help="`wanted` returns the number of instances that there should be, and a reason",
+        )
+
+    # ---- decisions by KV tokens ----
+
+    def _refill(self, counts: Mapping[int, int]) -> tuple[str, int | None, int, str] | None:
+        """Return the decision to bring a pool to its minimum; None = all have it."""
         for pool, count in counts.items():
             least = self._bounds(pool)[0]
             if count < least:
                 return "scale-up", pool, least - count, f"{count} of at least {least} in {self._pools[pool].name}"
+        return None
+
+    def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+        """Return verdict, pool, number of instances, and reason."""
+        counts = {pool: self._count(pool) for pool in pools}
+        if (refill := self._refill(counts)) is not None:
+            return refill
         figures = f"demand {balance.demand:,}, supply {int(balance.supply + balance.pending):,} tokens"
         if balance.required > 0.0:
             self._down_since_us[group] = _NEVER

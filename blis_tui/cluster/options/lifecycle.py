@@ -173,7 +173,9 @@ class LifecycleControl(NoLifecycle):
         if settings.autoscaler is not None:
             from blis_tui.cluster.options.autoscaler import AutoscalerControl  # noqa: PLC0415  (as above)
 
-            self.autoscaler = AutoscalerControl(settings.autoscaler, experiment.pools, self, pipeline, streams)
+            self.autoscaler = AutoscalerControl(
+                settings.autoscaler, experiment.pools, experiment.plugins, self, pipeline, streams
+            )
 
     def begin(self) -> None:
         """Start the initial instances warm, as far as there is room for them."""

@@ -87,7 +87,7 @@ def _evaluation(debugger: Debugger, scaling: ScalingDecided, place: int, setting
         ExplanationRow("spare", count_text(scaling.spare_tokens), "", _below(settings)),
     )
     facts = tuple(_decision(debugger, scaling, place, settings))
-    return [Part("The decision", facts), Part("In tokens of KV cache", (), rows)]
+    return [Part("The decision", facts), *(() if settings.rule else (Part("In tokens of KV cache", (), rows),))]
 
 
 def _head(scaling: ScalingDecided) -> str:

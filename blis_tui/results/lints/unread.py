@@ -12,8 +12,9 @@ from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.wrappers import COMPUTED, HookedModel, Launched, ScaledStepTimes, without_graphs
 from blis_tui.engine.options.adapters import reserved_bytes
-from blis_tui.model.control_plane import SLO_PRIORITIES, PluginConfig, Signals
+from blis_tui.model.control_plane import SLO_PRIORITIES, Autoscaler, PluginConfig, Signals
 from blis_tui.model.defaults import CHUNK, SHARE, TOKENS, Server, default_of, static_share
+from blis_tui.model.keys import keys_of
 from blis_tui.results.lints.finding import Finding
 
 if TYPE_CHECKING:
@@ -46,20 +47,23 @@ _WITHOUT_CACHED: Final = (
 )
 """Those that do not ask what instances have cached."""
 
+_THRESHOLDS: Final = ("scale_up_threshold", "scale_down_boundary")
+"""What the autoscaler's own rule compares demand and supply with."""
+
 
 def unread_keys(seen: LintContext) -> Finding | str:
     """Keys are set, but nothing uses them.
 
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
     classes, a gateway that holds nothing, shares of tenants and targets of classes that have no requests. In the
-    engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a
-    number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind sliding
-    windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
-    hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
-    uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
-    split or have a decode instance, pools for unsplit requests alone that get none. Keys at their default are not
-    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
-    any key.
+    engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks``
+    is a number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind
+    sliding windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In
+    the hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no
+    decision uses them, how instances start where none does, thresholds of an autoscaler with another rule, failures
+    after the end, where unsplit requests go where all are split or have a decode instance, pools for unsplit
+    requests alone that get none. Keys at their default are not reported: the normal form of an experiment has them
+    all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -259,6 +263,15 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
     life = cluster.lifecycle
     if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
         yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
+    scaler = cluster.autoscaler
+    if scaler is not None and scaler.rule is not None:
+        thresholds = {name: key.default for name, (key, _) in keys_of(Autoscaler).items() if name in _THRESHOLDS}
+        for name, default in thresholds.items():
+            if getattr(scaler, name) != default:
+                yield (
+                    f"cluster.autoscaler.{name}",
+                    f"`rule: {scaler.rule.kind}` says how many instances there should be",
+                )
     if cluster.disaggregation is not None:
         yield from _unused_of_split(seen, cluster.disaggregation)
     for number, failure in enumerate(cluster.failures):

@@ -516,8 +516,20 @@ def _scaler(name: str, scaler: dict[str, Json]) -> dict[str, Json]:
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": name},
-        "spec": {"scaleTargetRef": target, **_limits(scaler)},
+        "spec": {"scaleTargetRef": target, **_limits(scaler), **_looks_at(as_map(scaler.get("rule")))},
     }
+
+
+def _looks_at(rule: dict[str, Json]) -> dict[str, Json]:
+    """Return the metric of a HorizontalPodAutoscaler."""
+    if rule.get("kind") != "hpa":
+        return {}
+    source = str(rule["source"])
+    look: Json = {
+        "metric": {"name": f"vllm:{rule['metric']}"},
+        "target": {"type": "AverageValue", "averageValue": f"{rule['target']:.15g}"},
+    }
+    return {"metrics": [{"type": source, source.lower(): look}]}
 
 
 def _limits(scaler: dict[str, Json]) -> dict[str, Json]:

@@ -227,10 +227,45 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
     if isinstance(down, int) and down >= 0:
         scaler["scale_down_stabilization_window_us"] = down * _SECONDS
     given.note(Fate.TAKEN, path, f"`cluster.autoscaler`: {least} to {most} instances")
+    if rule := _rule(spec):
+        scaler |= {"interval_us": _INTERVAL_S * _SECONDS, "rule": rule}  # a ScaledObject only polls to begin and to end
+        text = f"`cluster.autoscaler.rule`: {rule['target']:g} of `{rule['metric']}` an instance ({rule['source']})"
+        given.note(Fate.TAKEN, path, text)
+        return scaler
     measured = next((shown for key in _METRICS if (shown := _shown(spec.get(key)))), "what the platform measures")
     text = f"it looks at {measured}; simulated is one by queues and KV use (`kv_utilization_threshold` …)"
     given.note(Fate.APPROXIMATED, path, printable(text))
     return scaler
+
+
+_MEASURED: Final = re.compile(
+    r"(?:sum\(\s*)?(?:vllm[:_])?(num_requests_waiting|num_requests_running|kv_cache_usage_perc|gpu_cache_usage_perc)"
+    r"(?:\s*\{[^{}]*\})?(?:\s*\))?"
+)
+"""One of vLLM's gauges, or its sum over servers."""
+_QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)(m?)")
+"""A number of Kubernetes; ``m`` = thousandths."""
+
+
+def _rule(spec: dict[str, Json]) -> dict[str, Json]:
+    """Return ``cluster.autoscaler.rule`` for an autoscaler that looks at one gauge of vLLM; empty for others."""
+    looks = [*as_list(spec.get("metrics")), *as_list(spec.get("triggers"))]
+    look = as_map(looks[0]) if len(looks) == 1 else {}
+    source = str(look.get("type", ""))
+    inside = as_map(look.get(source.lower()))
+    if source == "prometheus" and look.get("metricType", "AverageValue") == "AverageValue":
+        metadata = as_map(look.get("metadata"))
+        source, name, aim = "External", metadata.get("query"), metadata.get("threshold")
+    elif source in ("External", "Pods"):
+        name, aim = as_map(inside.get("metric")).get("name"), as_map(inside.get("target")).get("averageValue")
+    else:
+        return {}
+    measured, quantity = _MEASURED.fullmatch(str(name).strip()), _QUANTITY.fullmatch(str(aim))
+    if measured is None or quantity is None:
+        return {}
+    target = float(quantity[1]) / (1000 if quantity[2] else 1)
+    metric = measured[1].replace("gpu_cache", "kv_cache")
+    return {"kind": "hpa", "metric": metric, "target": target, "source": source} if target else {}
 
 
 def _below(spec: dict[str, Json], key: str) -> Json:

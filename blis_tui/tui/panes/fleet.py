@@ -95,6 +95,7 @@ def _balance(scaling: ScalingDecided, settings: Autoscaler) -> list[Content]:
     up, down = settings.scale_up_threshold, settings.scale_down_boundary
     pending = f" {count_text(scaling.pending_tokens)} of it pending" if scaling.pending_tokens else ""
     style = "$warning" if scaling.required_tokens else "$primary"
+    thresholds = [fact("up above", f"{100 * up:g} %"), fact("down below", f"{100 * down:g} %")]
     return [
         Content.assemble(
             ("demand ", "$text-muted"),
@@ -102,8 +103,7 @@ def _balance(scaling: ScalingDecided, settings: Autoscaler) -> list[Content]:
             f" {percent_text(scaling.demand_tokens, supply)} of supply",
         ),
         fact("supply", f"{count_text(supply)} tokens{pending}"),
-        fact("up above", f"{100 * up:g} %"),
-        fact("down below", f"{100 * down:g} %"),
+        *(thresholds if settings.rule is None else [fact("rule", settings.rule.kind)]),
     ]
 
 

@@ -157,6 +157,41 @@ def test_two_kinds_of_gpu_are_pools(tmp_path: Path) -> None:
     blis_tui.load(found)
 
 
+WAITING = "metadata: {query: 'sum(vllm:num_requests_waiting{model=\"a\"})', threshold: '5'}"
+
+
+@pytest.mark.parametrize(
+    ("looks", "rule"),
+    [
+        (f"triggers: [{{type: prometheus, {WAITING}}}]", ("num_requests_waiting", 5.0, "External")),
+        (f"triggers: [{{type: prometheus, metricType: Value, {WAITING}}}]", None),
+        (f"triggers: [{{type: prometheus, {WAITING}}}, {{type: cron}}]", None),
+        (f"triggers: [{{type: prometheus, {WAITING.replace('sum', 'avg')}}}]", None),
+        (f"triggers: [{{type: prometheus, {WAITING.replace('5', '0')}}}]", None),
+        (
+            "metrics: [{type: Pods, pods: {metric: {name: gpu_cache_usage_perc}, target: {averageValue: 650m}}}]",
+            ("kv_cache_usage_perc", 0.65, "Pods"),
+        ),
+        ("metrics: [{type: Resource, resource: {name: cpu, target: {averageUtilization: 50}}}]", None),
+        ("metrics: [{type: Pods, pods: {metric: {name: 'vllm:num_requests_running'}, target: {value: 3}}}]", None),
+        ("metrics: {type: Pods}", None),
+    ],
+)
+def test_an_autoscaler_that_looks_at_one_gauge_of_vllm_is_simulated(
+    looks: str, rule: tuple[str, float, str] | None, tmp_path: Path
+) -> None:
+    spec = f"kind: ScaledObject\nspec:\n  scaleTargetRef: {{name: engine}}\n  maxReplicaCount: 4\n  {looks}\n"
+    found, notes = made(tmp_path, import_kubernetes, f"{BASE}---\n{spec}")
+    scaler = found["cluster"]["autoscaler"]
+    if rule is None:
+        assert "rule" not in scaler
+        assert "simulated is one by queues and KV use" in notes
+    else:
+        metric, target, source = rule
+        assert scaler["rule"] == {"kind": "hpa", "metric": metric, "target": target, "source": source}
+    blis_tui.load(found)
+
+
 def test_what_has_no_instances_is_no_part(tmp_path: Path) -> None:
     none = BASE.replace("replicas: 2", "replicas: 0").replace("engine", "spare")
     found, notes = made(tmp_path, import_kubernetes, BASE, none)

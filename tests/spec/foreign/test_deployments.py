@@ -86,8 +86,9 @@ def test_beside_the_servers() -> None:
         "min_instances": 3,
         "max_instances": 8,
         "scale_down_stabilization_window_us": 300_000_000,
+        "rule": {"kind": "hpa", "metric": "num_requests_waiting", "target": 5.0, "source": "Pods"},
     }
-    assert "it looks at `vllm:num_requests_waiting` (target 5)" in notes
+    assert "`cluster.autoscaler.rule`: 5 of `num_requests_waiting` an instance (Pods)" in notes
     assert found["engine"]["lora"] == {"max_loras": 2}
     assert (
         "KServe's own configuration decides: `prefix-affinity` 2, `load-aware` 1; prompts of more than 100 uncached"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from random import Random
@@ -177,6 +178,15 @@ def test_random_experiments_come_back_but_for_what_is_listed(seed: int, tmp_path
     made = export(kind, "quickstart", overrides)
     found = again(made, kind, tmp_path, whole["hardware"]["metadata"]["name"])
     assert_listed(made, apart(whole, found))
+
+
+@pytest.mark.parametrize("source", ["External", "Pods"])
+def test_the_metric_of_an_autoscaler_comes_back(source: str, tmp_path: Path) -> None:
+    rule = {"kind": "hpa", "metric": "kv_cache_usage_perc", "target": 0.65, "source": source, "tolerance": 0.1}
+    overrides = (f"cluster.autoscaler.rule={json.dumps(rule)}", "cluster.autoscaler.interval_us=15000000")
+    made = export("kubernetes", "autoscaling", overrides)
+    assert not [path for path in made.lost if "autoscaler" in str(path)]
+    assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
 
 
 def test_values_of_llm_d_have_the_routing() -> None:
