@@ -352,7 +352,7 @@ def _show_live(url: str) -> None:
     start = ObservingStart(url=url, words=command)
     app = BlisApp(start, survive=True)
     app.show()
-    print_text(start.said, nl=False)
+    print_text(start.output, nl=False)
     sys.exit(ExitCode.DEFECT if app.return_code else start.code)
 
 

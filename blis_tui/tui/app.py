@@ -376,10 +376,10 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def on_notify(self, event: Notify) -> None:
         """Make room for a notification: keep only the latest other one, and no duplicate."""
-        said = [
+        notices = [
             notification for notification in self._notifications if notification.message != event.notification.message
         ]
-        kept = said[-(_SAID - 1) :]
+        kept = notices[-(_SAID - 1) :]
         for notification in list(self._notifications):
             if notification not in kept:
                 self._unnotify(notification, refresh=False)

@@ -29,7 +29,7 @@ def holders_sentences(instance: InstanceSnapshot) -> list[Sentence]:
 
     Waiting requests hold blocks, too, if their prompts were computed on another instance.
     """
-    here = (one for one in (*instance.running, *instance.waiting) if one.held_blocks)
+    here = (request for request in (*instance.running, *instance.waiting) if request.held_blocks)
     holders = sorted(here, key=lambda request: -request.held_blocks)[:_HOLDERS]
     if not holders:
         return []

@@ -295,7 +295,7 @@ class DebuggerScreen(Asking):
             if text is not None:
                 self.print_values(text)
 
-        stops = [one.text for one in self.session.breakpoints if one.enabled]
+        stops = [point.text for point in self.session.breakpoints if point.enabled]
         prompt = PromptScreen(
             "Print values",
             "An expression at each hit of a breakpoint: kv.utilization at preempted · ttft_ms at first-token",
@@ -414,10 +414,10 @@ class DebuggerScreen(Asking):
         else:
             remove(True)
 
-    def _moments_changed(self, said: str = "") -> None:
+    def _moments_changed(self, message: str = "") -> None:
         self.remember()
-        if said:
-            self.notify(said, timeout=2, markup=False)
+        if message:
+            self.notify(message, timeout=2, markup=False)
         self.show_view()
 
     def action_run_stop(self) -> None:
@@ -518,7 +518,7 @@ class DebuggerScreen(Asking):
 
     def on_key(self, event: Key) -> None:
         """Handle the keys of plug-ins' panes, which have lower priority than the table's."""
-        pane = next((one for one in self.panes.values() if one.brought and event.character == one.key), None)
+        pane = next((pane for pane in self.panes.values() if pane.brought and event.character == pane.key), None)
         if pane is not None:
             event.stop()
             self.activate(pane.id)
@@ -617,7 +617,7 @@ class DebuggerScreen(Asking):
     def action_export_open(self) -> None:
         """Open the export window."""
         self.halt()
-        breaks = [one.text for one in self.session.breakpoints if one.enabled]
+        breaks = [point.text for point in self.session.breakpoints if point.enabled]
         self.app.push_screen(
             ExportScreen(
                 self.session.debugger,
@@ -682,8 +682,8 @@ class DebuggerScreen(Asking):
 
     def _about(self) -> Iterator[str]:
         """Yield what a report says about the run."""
-        one = self.session.experiment
-        yield f"Seed {one.seed}, experiment {one.sha256[:12]}, blis-tui {__version__}, engine {ENGINE}."
+        experiment = self.session.experiment
+        yield f"Seed {experiment.seed}, experiment {experiment.sha256[:12]}, blis-tui {__version__}, engine {ENGINE}."
         if self.session.debugger.routes:
             yield "Routing decisions of this run were overridden: no command opens it."
 
@@ -807,13 +807,13 @@ class DebuggerScreen(Asking):
     def palette_names(self, start: str) -> Iterator[tuple[str, str]]:
         """Yield requests, sessions, instances and moments whose names begin so."""
         tape, low = self.session.debugger.tape, start.lower()
-        found = chain(
+        names = chain(
             ((f"instance_{index}", "instance") for index in range(self._instances())),
             ((name, "request") for name in tape.names()),
             ((tape.sessions.name(place), "session") for place in range(len(tape.sessions))),
             ((kept.name, "moment") for kept in self.session.moments),
         )
-        return islice((one for one in found if one[0].lower().startswith(low)), _OFFERED)
+        return islice((entry for entry in names if entry[0].lower().startswith(low)), _OFFERED)
 
     def palette_named(self, text: str) -> PaletteEntry | None:
         """Return what goes to a request, a session, an instance, a moment, an event or a time."""
@@ -863,9 +863,9 @@ class DebuggerScreen(Asking):
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
         """Yield requests by name, the slowest first; the event of a number; breakpoints; moments; plug-ins' panes."""
         yield from self._places(query)
-        for place, one in enumerate(self.session.breakpoints):
-            word = "disable" if one.enabled else "enable"
-            yield PaletteEntry("Breakpoint", f"{one.text} ({word})", partial(self._switch, place))
+        for place, point in enumerate(self.session.breakpoints):
+            word = "disable" if point.enabled else "enable"
+            yield PaletteEntry("Breakpoint", f"{point.text} ({word})", partial(self._switch, place))
         for kept in self.session.moments:
             yield PaletteEntry("Moment", kept.name, partial(self.go_to_text, str(kept.event)), "Go to its event.")
         for pane in self.panes.values():
