@@ -155,9 +155,9 @@ def _conservation(state: Auditable) -> str:
     live = len(state.in_transit()) + whole_sum([instance.batch.live for instance in state.instances])
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
-    for what, kept, there in state.counts():
-        if kept != there:
-            return f"{what}: {kept} are counted, there are {there}"
+    for what, kept, actual in state.counts():
+        if kept != actual:
+            return f"{what}: {kept} are counted, there are {actual}"
     return ""
 
 

@@ -58,9 +58,7 @@ def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> 
         InputError: the golden is broken, or the spec cannot be read.
         SpecError: the spec is broken.
     """
-    for pending in [pending for pending in (False, True) if files.exists(pending=pending)] or [
-        True
-    ]:  # reading what is gone raises
+    for pending in [new for new in (False, True) if files.exists(pending=new)] or [True]:  # reading what is gone raises
         stored = files.read(pending=pending)
         spec = root / stored.spec
         cases = (case for case in cases_of(spec, plugins) if case.name == stored.case) if spec.is_file() else ()

@@ -380,7 +380,7 @@ class Cell(NamedTuple):
     """The best point at two coordinates: its figure, and whether it meets all bounds."""
 
     value: float
-    one: PointSummary
+    point: PointSummary
 
 
 def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str], Cell]:
@@ -393,7 +393,7 @@ def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str
             continue
         place = (coordinate(point, x), coordinate(point, y))
         known = cells.get(place)
-        if known is None or (point.ok is False, sign * value) < (known.one.ok is False, sign * known.value):
+        if known is None or (point.ok is False, sign * value) < (known.point.ok is False, sign * known.value):
             cells[place] = Cell(value, point)
     return cells
 
@@ -440,7 +440,7 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
         "y": [label(row) for row in rows],
         "z": [[None if cell is None else cell.value for cell in line] for line in grid],
         "text": [["" if cell is None else _text(cell) for cell in line] for line in grid],
-        "customdata": [["" if cell is None else label(points.name(cell.one)) for cell in line] for line in grid],
+        "customdata": [["" if cell is None else label(points.name(cell.point)) for cell in line] for line in grid],
         "hovertemplate": "%{customdata}<br>" + label(metric) + " %{text}<extra></extra>",
         "colorscale": "Viridis",
         "reversescale": points.goal(metric) == "min",
@@ -460,7 +460,7 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
 
 
 def _text(cell: Cell) -> str:
-    return number_text(cell.value) + (" ✗" if cell.one.ok is False else "")
+    return number_text(cell.value) + (" ✗" if cell.point.ok is False else "")
 
 
 LINES: Final = 14

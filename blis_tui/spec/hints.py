@@ -466,9 +466,7 @@ def key_hint(
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
     if place[-2:] == _COLUMNS:  # what a column holds is no key of clients that has the same name
-        near = next((candidate for candidate in sorted(known) if candidate.startswith(f"{name}_")), None) or nearest(
-            key, known
-        )
+        near = next((longer for longer in sorted(known) if longer.startswith(f"{name}_")), None) or nearest(key, known)
         return f"did you mean `{near}`?" if near else suggestion(key, known, otherwise="known keys are")
     own = [
         candidate

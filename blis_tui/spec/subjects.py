@@ -244,7 +244,7 @@ def _term(word: Word) -> Subject:
 
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
-    known = [*(name for name, _ in names()), *(also for spelling in WORDS for also in spelling.also)]
+    known = [*(name for name, _ in names()), *(also for entry in WORDS for also in entry.also)]
     known += [figure.field.name for figure in report_figures.all_figures()]
     known += [field.name for field in report_figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(name.lower() for name in known), n=2, cutoff=0.75)

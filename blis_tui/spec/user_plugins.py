@@ -128,7 +128,7 @@ def _forget_records(where: str) -> None:
 
 def offers_plugins(name: str) -> bool:
     """Whether an installed distribution of that name offers plug-ins; none of its code runs."""
-    return any(_plain(plugin) == _plain(name) for plugin in _offered())
+    return any(_plain(offered) == _plain(name) for offered in _offered())
 
 
 def _offered() -> dict[str, list[EntryPoint]]:

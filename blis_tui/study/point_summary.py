@@ -183,10 +183,8 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     placed.sort(key=lambda pair: pair[0])
     front: list[PointSummary] = []
     kept: list[tuple[float, ...]] = []
-    for (
-        place,
-        summary,
-    ) in placed:  # points that beat it come first; of two objectives, the last kept has the best second
+    # Points that beat it come first; of two objectives, the last kept has the best second.
+    for place, summary in placed:
         if not kept or place != kept[-1]:
             if any(_dominates(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
                 continue

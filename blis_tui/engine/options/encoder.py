@@ -177,10 +177,10 @@ class Encoder(StepPart):
             end_us, requests = self._over.pop(0)
             late, self._late = self._late, []
             before = [(slot, request) for end, slot, request in late if end < end_us]
-            self._late = [later for later in late if later[0] >= end_us]
+            self._late = [entry for entry in late if entry[0] >= end_us]
             for slot, request in sorted([*before, *requests], key=_place):
                 self._free_computed(request, slot, end_us, ended=(slot, request) in before)
-        late, self._late = self._late, [later for later in self._late if later[0] >= now]
+        late, self._late = self._late, [entry for entry in self._late if entry[0] >= now]
         for end_us, slot, request in late:
             if end_us < now:
                 self._free_computed(request, slot, end_us, ended=True)

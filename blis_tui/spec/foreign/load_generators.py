@@ -149,7 +149,9 @@ def _numbers(section: Section, key: str) -> list[float]:
     value = section.get(key)
     values = value if isinstance(value, list) else [] if value is None else [value]
     numbers = [
-        one for one in values if isinstance(one, int | float) and not isinstance(one, bool) and 0 < one <= LARGEST
+        number
+        for number in values
+        if isinstance(number, int | float) and not isinstance(number, bool) and 0 < number <= LARGEST
     ]
     if len(numbers) < len(values):
         section.source.problem((*section.path, key), "expected positive numbers", code="BLIS1003")

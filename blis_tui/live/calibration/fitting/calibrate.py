@@ -317,9 +317,7 @@ def combinations(
             _rounded_outwards(max([high, *others]), ceil),
         )
         combined.append(Combined(names, tuple(weights.tolist()), value, float(weights @ base[at]), low, high))
-    return tuple(
-        combination for combination in combined if combination.width < 1.0
-    )  # else it says no more than each of them
+    return tuple(weighted for weighted in combined if weighted.width < 1.0)  # else it says no more than each of them
 
 
 def _swapped(sides: Sequence[BestSide]) -> set[int]:
