@@ -422,7 +422,7 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
 
 # What became of the draft tokens.
 
-_TOLD: Final = 8
+_MOST_LISTED: Final = 8
 """Maximum number of a step's requests that are listed one by one."""
 
 
@@ -433,11 +433,11 @@ def drafts_part(records: Sequence[Record]) -> Part:
         return Part("Drafts", ())
     accepted = f"{drafts.accepted_tokens:,} of {plural(drafts.draft_tokens, 'drafted token')} accepted"
     facts = [say(f"{accepted}; the answers gained {plural(drafts.output_tokens, 'token')}.")]
-    for draft in drafts.verified[:_TOLD]:
+    for draft in drafts.verified[:_MOST_LISTED]:
         gained = plural(draft.output_tokens, "token")
         text = f": {draft.accepted_tokens:,} of {draft.draft_tokens:,} accepted, {gained} more."
         facts.append(say(request_ref(draft.request_id), text))
-    left = len(drafts.verified) - _TOLD
+    left = len(drafts.verified) - _MOST_LISTED
     if left > 0:
         facts.append(say(f"And {plural(left, 'more request')}."))
     return Part("Drafts", tuple(facts))

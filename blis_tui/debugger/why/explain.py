@@ -360,7 +360,7 @@ def session_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     return [Part("Session", (say(*pieces), say(sentence)))]
 
 
-_TOLD: Final = 3
+_MOST_EXPLAINED: Final = 3
 """Maximum number of preemptions explained one by one."""
 _NAMED: Final = 3
 """Maximum number of requests named when many were involved."""
@@ -371,9 +371,9 @@ _NAMED: Final = 3
 def preemption_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each of the latest preemptions."""
     events = life.preemptions
-    parts = [_preemption_part(debugger, life, event) for event in events[-_TOLD:]]
-    if len(events) > _TOLD:
-        earlier = [event_ref(event.event) for event in events[:-_TOLD]]
+    parts = [_preemption_part(debugger, life, event) for event in events[-_MOST_EXPLAINED:]]
+    if len(events) > _MOST_EXPLAINED:
+        earlier = [event_ref(event.event) for event in events[:-_MOST_EXPLAINED]]
         often = "once, " if len(earlier) == 1 else f"{len(earlier):,} times, first "
         facts = say(f"Before, it had been preempted {often}at ", earlier[0], ".")
         parts.insert(0, Part("Earlier preemptions", (facts,)))

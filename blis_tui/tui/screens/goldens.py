@@ -635,7 +635,7 @@ def heading(entry: GoldenEntry) -> Content:
     return Content.assemble((entry.name, "bold"), "  ", (f"{glyph} {entry.state}", colour))
 
 
-_SAID: Final[Mapping[str, str]] = {
+_SENTENCES: Final[Mapping[str, str]] = {
     "golden": "This is the accepted result. c runs the test now and compares.",
     "obsolete": (
         "No experiment has this test any more: its file or its case is gone. `pytest --blis-obsolete=delete` deletes "
@@ -648,7 +648,7 @@ def standing(entry: GoldenEntry, stored: Golden | None) -> Content:
     """Return the details of a test without a result to compare."""
     if entry.problem:
         return failure(entry.problem)
-    lines = [Content(_SAID.get(entry.state, ""))]
+    lines = [Content(_SENTENCES.get(entry.state, ""))]
     if stored is not None:
         facts = (
             ("experiment", entry.spec),
