@@ -207,7 +207,7 @@ class WhatIfScreen(ScrolledWindow[None]):
         self._by = by
         self._decision = decision
         self._route_to = route_to
-        self._found: WhatIf | None = None
+        self._what_if: WhatIf | None = None
         self._error: BlisError | None = None
 
     def compose(self) -> ComposeResult:
@@ -240,7 +240,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             while not worker.is_cancelled:
                 next(asking)
         except StopIteration as end:
-            self._found = end.value
+            self._what_if = end.value
         except BlisError as error:
             self._error = error
         if not worker.is_cancelled:
@@ -255,23 +255,23 @@ class WhatIfScreen(ScrolledWindow[None]):
     def _text(self, width: int) -> Content:
         if self._error is not None:
             return message_text(self._error, width)
-        if self._found is None:
+        if self._what_if is None:
             return Content(_WAITING)
-        lines = whatif_lines(self._found, width)
+        lines = whatif_lines(self._what_if, width)
         return Content("\n").join(row.draw() for row in lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions that are impossible."""
         del parameters
         if action == "whatif_copy":
-            return self._found is not None
+            return self._what_if is not None
         if action == "whatif_compare":
-            return self._found is not None and self._found.divergence is not None
+            return self._what_if is not None and self._what_if.divergence is not None
         return True
 
     def action_whatif_compare(self) -> None:
         """Show both runs side by side, at their divergence."""
-        what_if = self._found
+        what_if = self._what_if
         if what_if is not None and what_if.divergence is not None:
             request = what_if.request.request_id
             names = (self._by.source, f"{request} on instance {what_if.forced}")
@@ -283,8 +283,8 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     def action_whatif_copy(self) -> None:
         """Copy the answer in the format of the command line."""
-        if self._found is not None:
-            self.app.copy_to_clipboard(whatif_text(self._found))
+        if self._what_if is not None:
+            self.app.copy_to_clipboard(whatif_text(self._what_if))
             self.app.notify("The answer is in the clipboard.")
 
     action_whatif_close = ScrolledWindow.action_dialog_close
