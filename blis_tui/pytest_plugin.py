@@ -266,7 +266,7 @@ def _own_project(config: pytest.Config) -> Project:
     folder = config.rootpath if config.inipath is None else config.inipath.parent
     settings: dict[str, object] = {name: config.getini(name) for name in ("blis_spec_root", "blis_golden_dir")}
     named = config.getini("blis_plugins")
-    settings["blis_plugins"] = [str(folder / one) if one.endswith(SCRIPT) else one for one in named]
+    settings["blis_plugins"] = [str(folder / plugin) if plugin.endswith(SCRIPT) else plugin for plugin in named]
     return Project.at(config.rootpath, settings)
 
 

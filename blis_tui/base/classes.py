@@ -112,9 +112,9 @@ if not TYPE_CHECKING:
 def _parameters(*, frozen: bool) -> object:
     """Return the object that the standard library looks up in a base class."""
     documented = type("", (), {"__doc__": "Else its signature would be made one."})
-    found = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(documented), _PARAMETERS))
-    found.frozen = frozen
-    return found
+    parameters = copy(getattr(dataclasses.dataclass(init=False, repr=False, eq=False)(documented), _PARAMETERS))
+    parameters.frozen = frozen
+    return parameters
 
 
 _OPEN: Final = _parameters(frozen=False)
@@ -124,15 +124,15 @@ _FIELD: Final[object] = vars(dataclasses)["_FIELD"]
 
 def _fields(cls: type, *, kw_only: bool) -> dict[str, Field[object]]:
     """Return the fields of a class, those of its bases first."""
-    found: dict[str, Field[object]] = {}
+    collected: dict[str, Field[object]] = {}
     for base in cls.__mro__[-1:0:-1]:
-        found |= base.__dict__.get(_FIELDS, {})
+        collected |= base.__dict__.get(_FIELDS, {})
     for name, annotation in get_annotations(cls).items():
         if annotation == "KW_ONLY":
             kw_only = True
         elif not annotation.startswith("ClassVar"):
-            found[name] = _field(cls, name, annotation, kw_only=kw_only)
-    return found
+            collected[name] = _field(cls, name, annotation, kw_only=kw_only)
+    return collected
 
 
 def _field(cls: type, name: str, annotation: str, *, kw_only: bool) -> Field[object]:
@@ -252,7 +252,7 @@ def _values(fields: Iterable[Field[object]]) -> Callable[[object], object]:
     names = [field.name for field in fields]
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda one: tuple(getattr(one, name) for name in names)
+    return lambda record: tuple(getattr(record, name) for name in names)
 
 
 def _comparisons(fields: Iterable[Field[object]], *, frozen: bool, order: bool) -> dict[str, Method | None]:

@@ -458,10 +458,10 @@ def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", m
     names = sorted(known)
     if not names:
         return "there are none"
-    near = next((one for one in meant if one in names), None) or nearest(wrong, names)
+    near = next((word for word in meant if word in names), None) or nearest(wrong, names)
     near_ones = [near] if near else begin_alike(wrong, names)
     if 0 < len(near_ones) <= _MOST_NEAR:
-        return "did you mean " + " or ".join(f"`{one}`" for one in near_ones) + "?"
+        return "did you mean " + " or ".join(f"`{name}`" for name in near_ones) + "?"
     shown = ", ".join(f"`{name}`" for name in names[:12])
     return f"{otherwise} {shown}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 

@@ -18,7 +18,7 @@ Cell = float | str | None
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Cell]], notes: Iterable[str] = ()) -> str:
     """Create a table with a title above and notes below; numbers are right-aligned, missing values empty."""
     lines = ["<table>", f'<caption style="caption-side: top; text-align: left">{escape(title)}</caption>']
-    lines.append(f"<thead><tr>{''.join(f'<th>{escape(one)}</th>' for one in head)}</tr></thead>")
+    lines.append(f"<thead><tr>{''.join(f'<th>{escape(heading)}</th>' for heading in head)}</tr></thead>")
     lines.append("<tbody>")
     lines += [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
     lines += ["</tbody>", "</table>"]
@@ -93,12 +93,14 @@ class Table:
 
     def html(self) -> str:
         """Return the table as HTML, which scrolls if it is wider than the page."""
-        head = "".join(f"<th scope='col'{self._kind(at)}>{escape(one)}</th>" for at, one in enumerate(self.head))
+        head = "".join(
+            f"<th scope='col'{self._kind(at)}>{escape(heading)}</th>" for at, heading in enumerate(self.head)
+        )
         rows = []
         for number, row in enumerate(self.rows):
             kind = f" class='{escape(self.classes[number])}'" if self.classes else ""
             first, *others = row
-            cells = "".join(f"<td{self._kind(at)}>{_content(one)}</td>" for at, one in enumerate(others, 1))
+            cells = "".join(f"<td{self._kind(at)}>{_content(cell)}</td>" for at, cell in enumerate(others, 1))
             rows.append(f"<tr{kind}><th scope='row'>{_content(first)}</th>{cells}</tr>")
         caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         top = f"<thead><tr>{head}</tr></thead>" if any(self.head) else ""

@@ -195,8 +195,8 @@ def _scalars(value: object) -> list[object]:
     level: list[object] = [value]
     scalars: list[object] = []
     for _ in range(MAX_DEPTH + 1):
-        containers = [one for one in level if isinstance(one, dict | list)]
-        scalars += level if not containers else [one for one in level if not isinstance(one, dict | list)]
+        containers = [node for node in level if isinstance(node, dict | list)]
+        scalars += level if not containers else [node for node in level if not isinstance(node, dict | list)]
         if not containers:
             return scalars
         level = [
@@ -229,7 +229,7 @@ def _with_whole_characters(value: object) -> object:
     if isinstance(value, dict):
         return {_with_whole_characters(key): _with_whole_characters(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_with_whole_characters(one) for one in value]
+        return [_with_whole_characters(element) for element in value]
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
@@ -287,11 +287,11 @@ def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
         yield from _pieces(file)
         return
     most = min(limit, max(_SHORT, _MOST_TIMES * size))
-    found = 0
+    total = 0
     with packing.damage_reported():
         for piece in _pieces(packing.opened(file)):
-            found += len(piece)
-            if found > most:
+            total += len(piece)
+            if total > most:
                 message = f"the {packing.kind} file of {size:,} bytes expands to more than {most:,} bytes"
                 raise DamagedError(message, "is it a recorded workload? expand it and look")
     file.seek(0)

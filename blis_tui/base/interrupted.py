@@ -91,14 +91,14 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-def _on_unraisable(found: UnraisableHookArgs) -> None:
+def _on_unraisable(unraisable: UnraisableHookArgs) -> None:
     """Handle exceptions raised in finalizers and weak-reference callbacks (each import has one), which Python drops.
 
     If the exception comes from a signal, exit; otherwise it would be lost, and the run would continue to its end.
     """
-    if caused_by_signal(found.exc_value):
+    if caused_by_signal(unraisable.exc_value):
         os._exit(INTERRUPTED)
-    sys.__unraisablehook__(found)
+    sys.__unraisablehook__(unraisable)
 
 
 def _install_handlers(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:

@@ -27,13 +27,13 @@ class Picklable:
         kind = type(self)
         names = _NAMES.get(kind)
         if names is None:
-            found: list[str] = []
+            attributes: list[str] = []
             for base in kind.__mro__:
                 # Compiled classes list their own attributes and those of their bases.
                 slots = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
                 if slots:
-                    found += slots if base.__module__.startswith(_PACKAGE_PREFIX) else _slots(base)
-            names = _NAMES[kind] = tuple(found)
+                    attributes += slots if base.__module__.startswith(_PACKAGE_PREFIX) else _slots(base)
+            names = _NAMES[kind] = tuple(attributes)
         values: dict[str, object] = {}
         for name in names:
             try:
@@ -48,13 +48,13 @@ _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 """Class -> possible attributes of its objects."""
 
 
-def own_attributes(one: object) -> dict[str, object]:
+def own_attributes(instance: object) -> dict[str, object]:
     """Return the attributes that a plug-in's class adds to those of this package's classes."""
-    if is_internal_class(type(one)):
+    if is_internal_class(type(instance)):
         return {}
-    names = [name for base in type(one).__mro__ if not is_internal_class(base) for name in _slots(base)]
-    values = {name: getattr(one, name) for name in names if hasattr(one, name)}
-    values.update(getattr(one, "__dict__", {}))
+    names = [name for base in type(instance).__mro__ if not is_internal_class(base) for name in _slots(base)]
+    values = {name: getattr(instance, name) for name in names if hasattr(instance, name)}
+    values.update(getattr(instance, "__dict__", {}))
     return values
 
 
@@ -63,9 +63,9 @@ def is_internal_class(kind: type) -> bool:
     return kind.__module__.startswith(_PACKAGE_PREFIX)
 
 
-def is_internal_object(one: object) -> bool:
+def is_internal_object(instance: object) -> bool:
     """Whether a function is one of this package, or an object of a class of it."""
-    module: str | None = getattr(one, "__module__", None)  # None of methods of built-in objects
+    module: str | None = getattr(instance, "__module__", None)  # None of methods of built-in objects
     return module is not None and module.startswith(_PACKAGE_PREFIX)
 
 
@@ -73,7 +73,11 @@ def stateful_plugins(*parts: object) -> tuple[Stateful, ...]:
     """Return parts of plug-ins that have a ``state()``, at plug points where it is optional (for digests)."""
     plugged = [part.plugged if isinstance(part, ValidatedPlugin) else part for part in parts]
     return tuple(
-        [cast("Stateful", one) for one in plugged if not is_internal_class(type(one)) and hasattr(one, "state")]
+        [
+            cast("Stateful", plugin)
+            for plugin in plugged
+            if not is_internal_class(type(plugin)) and hasattr(plugin, "state")
+        ]
     )
 
 

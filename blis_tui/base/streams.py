@@ -75,14 +75,14 @@ class Stream:
 
     def words(self, count: int) -> list[int]:
         """Draw the next ``count`` words, in whole blocks where possible."""
-        found: list[int] = []
-        while len(found) < count:
-            if self._counter & 7 or count - len(found) < _WORDS:
-                found.append(self.next_word())
+        drawn: list[int] = []
+        while len(drawn) < count:
+            if self._counter & 7 or count - len(drawn) < _WORDS:
+                drawn.append(self.next_word())
             else:
-                found += self._block(self._counter >> 3)
+                drawn += self._block(self._counter >> 3)
                 self._counter += _WORDS
-        return found
+        return drawn
 
     def uniform(self) -> float:
         """Draw uniformly from [0, 1): a multiple of 2**-53."""

@@ -46,7 +46,7 @@ def described(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, text in listed:
         first, *more = wrap(text, max(_WIDTH - width - 6, 30)) or [""]
         yield f"    {name:<{width}}  {first}".rstrip()
-        yield from (f"    {'':<{width}}  {one}" for one in more)
+        yield from (f"    {'':<{width}}  {line}" for line in more)
 
 
 def clip(text: str, room: int) -> str:

@@ -170,10 +170,10 @@ def _write_report(output: str, source: str, chosen: Chosen, known: Registry | No
 
     if is_bundle(source):
         require_as_packed(chosen.case, chosen.overrides, chosen.seed is not None)
-        with opened(source, known) as (found, _):
-            experiment = found.case.load()
-            moments = with_others(load_session(source).moments, from_data(found.moments))
-            start = Start(experiment=experiment, source=str(found.spec), called=source, moments=moments)
+        with opened(source, known) as (stored, _):
+            experiment = stored.case.load()
+            moments = with_others(load_session(source).moments, from_data(stored.moments))
+            start = Start(experiment=experiment, source=str(stored.spec), called=source, moments=moments)
             _draw_report(output, start, place)
         return
     assignments = case_overrides(source, chosen.case, chosen.overrides, None, known)
@@ -255,9 +255,9 @@ def opened(source: str, known: Registry | None) -> Iterator[tuple[Bundle, bool]]
     """Open a bundle; yield it and whether its run here reproduces its results, after a warning if not."""
     from blis_tui.golden.bundle import unpacked, verified  # noqa: PLC0415  (heavy imports only when it runs)
 
-    with unpacked(source, known) as found:
+    with unpacked(source, known) as stored:
         with interrupting_on_signals():
-            difference = verified(found)
+            difference = verified(stored)
         if difference:
             tell(printable_lines(f"warning: the results of this run differ from those in {source}\n{difference}"))
-        yield found, not difference
+        yield stored, not difference

@@ -165,10 +165,10 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
         experiment = load(spec, overrides=overrides)
         data.append(Data(read_recording(path, experiment.pools[0]), experiment, asked.repeated_prompts))
     require_no_overwrite(written.files(), [path for path, _ in measured])
-    for note in notes_of([one.recording for one in data], durations):
+    for note in notes_of([run.recording for run in data], durations):
         tell(printable(f"note: {note}"))
     runs: dict[str, Pairs]
-    found = expected = None
+    calibration = expected = None
     with atomic_files() as opened:  # a file that cannot be written is told before the fit, which takes long
         output, html = (opened.text(file) if file else None for file in written.files().values())
         if asked.compare:
@@ -176,20 +176,20 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
         else:
             line = ProgressLine(None)
             try:
-                found = calibrated(
+                calibration = calibrated(
                     data, asked.base or "", lambda text: line.show(lambda: f"{line.elapsed_s:,.0f} s, {text}")
                 )
             finally:
                 line.clear()
-            runs = found.runs
+            runs = calibration.runs
             if output:
-                output.write(found.document)
+                output.write(calibration.document)
         if html:
             from blis_tui.live.calibration.document import page  # noqa: PLC0415
 
             html.write(page("Measured against predicted", runs))
     write = as_json if written.output_format == "json" else as_table
-    print_text(write(runs, durations, found, expected), nl=False)
+    print_text(write(runs, durations, calibration, expected), nl=False)
 
 
 def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
@@ -209,7 +209,8 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
     plan = collection(spec, overrides, loads)
     write_text(collect, collection_text(spec, overrides, plan, Path(collect)))
     lines = [
-        f"{case_name(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in plan.loads
+        f"{case_name(advised.load)}: {' '.join(purpose_sentences(advised.settles, advised.duration_us))}"
+        for advised in plan.loads
     ]
     print_text(
         "\n".join(fill(line, 100) for line in [*lines, *accuracy_sentences(plan), printable(f"wrote {collect}")])
@@ -218,9 +219,9 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
 
 def _durations(stages: str | None) -> list[float]:
     try:
-        found = [float(one) for one in stages.split(",")] if stages else []
+        durations = [float(duration) for duration in stages.split(",")] if stages else []
     except ValueError:
-        found = [0.0]
-    if any(not 0.0 < one < float("inf") for one in found):
+        durations = [0.0]
+    if any(not 0.0 < duration < float("inf") for duration in durations):
         raise click.UsageError(f"--stages {stages}: not a list of seconds, such as 600,600")
-    return found
+    return durations

@@ -122,7 +122,7 @@ def check(
 
 def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
     print_text(f"{policy.point} {policy.name}: {policy.verdict}")
-    if policy.found and all(one.found != policy.found for one in so_far[:-1]):
+    if policy.found and all(earlier.found != policy.found for earlier in so_far[:-1]):
         tell(f"FAIL  {policy.found}")
 
 
@@ -132,7 +132,7 @@ def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> l
         files = yaml_files(path)
     except InputError as error:
         return [Outcome(file=path, unreadable=str(error))]
-    return [_check(one, stdin_text, plugins) for one in files]
+    return [_check(file, stdin_text, plugins) for file in files]
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
@@ -213,10 +213,10 @@ def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
             tell(render_text(outcome.diagnostics, limit=None if every else MAX_SHOWN) + "\n")
     read = [outcome for outcome in outcomes if not outcome.unreadable]
     bad = sum(not outcome.ok for outcome in read)
-    found = [plural(len(read), "document"), f"{bad} with errors" if bad else "no errors"]
+    parts = [plural(len(read), "document"), f"{bad} with errors" if bad else "no errors"]
     if len(read) < len(outcomes):
-        found.append(f"{plural(len(outcomes) - len(read), 'path')} not read")
-    print_text(", ".join(found))
+        parts.append(f"{plural(len(outcomes) - len(read), 'path')} not read")
+    print_text(", ".join(parts))
 
 
 # Checks of users' policies: they must give the same bytes in every run.
@@ -249,23 +249,23 @@ def check_policies(
     )
 
     for offered, experiment in _experiments(known, source, overrides, seed):
-        found, verdict = "", OK
+        problem, verdict = "", OK
         if experiment is None:
             verdict = UNNAMED
         elif isinstance(experiment, BlisError):
-            found, verdict = str(experiment), INVALID
+            problem, verdict = str(experiment), INVALID
         else:
             try:
-                found, verdict = find_nondeterminism(experiment), DIFFERS
-                if not found:
-                    found = find_broken_invariant(experiment)
-                    verdict = BREAKS if found else OK
+                problem, verdict = find_nondeterminism(experiment), DIFFERS
+                if not problem:
+                    problem = find_broken_invariant(experiment)
+                    verdict = BREAKS if problem else OK
             except SimulationError as error:
-                found, verdict = str(error), FAILS
+                problem, verdict = str(error), FAILS
             except PolicyError as error:
-                found, verdict = str(error), UNUSABLE
+                problem, verdict = str(error), UNUSABLE
         for plugin in offered:
-            yield Checked(point=plugin.path, name=plugin.name, verdict=verdict, found=found)
+            yield Checked(point=plugin.path, name=plugin.name, verdict=verdict, found=problem)
 
 
 def _experiments(
@@ -383,7 +383,9 @@ def as_junit(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) ->
     """Return a JUnit report: a test case for each document and policy."""
     from xml.etree import ElementTree as ET  # noqa: PLC0415  (the other formats need none)
 
-    failures = sum(bool(outcome.diagnostics) for outcome in outcomes) + sum(bool(one.code) for one in policies or ())
+    failures = sum(bool(outcome.diagnostics) for outcome in outcomes) + sum(
+        bool(policy.code) for policy in policies or ()
+    )
     counts = {
         "tests": str(len(outcomes) + len(policies or ())),
         "failures": str(failures),
@@ -415,20 +417,23 @@ def _xml(text: str) -> str:
 
 def as_sarif(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) -> str:
     """Return a SARIF 2.1.0 log: a result for each problem, a notification for each document that was not read."""
-    found = [diagnostic for outcome in outcomes for diagnostic in outcome.diagnostics]
+    diagnostics = [diagnostic for outcome in outcomes for diagnostic in outcome.diagnostics]
     failed = [policy for policy in policies or () if policy.code]
-    rules = [_rule(code) for code in sorted({diagnostic.code for diagnostic in found})]
-    rules += [{"id": rule} for rule in sorted({_rule_of(one) for one in failed})]
+    rules = [_rule(code) for code in sorted({diagnostic.code for diagnostic in diagnostics})]
+    rules += [{"id": rule} for rule in sorted({_rule_of(policy) for policy in failed})]
     index = {str(rule["id"]): at for at, rule in enumerate(rules)}
-    results = [_result(diagnostic, index[diagnostic.code]) for diagnostic in found]
+    results = [_result(diagnostic, index[diagnostic.code]) for diagnostic in diagnostics]
     results += [
         {
-            "ruleId": _rule_of(one),
-            "ruleIndex": index[_rule_of(one)],
+            "ruleId": _rule_of(policy),
+            "ruleIndex": index[_rule_of(policy)],
             "level": "error",
-            "message": {"text": f"{one.point} {one.name}: {one.verdict}" + (f": {one.found}" if one.found else "")},
+            "message": {
+                "text": f"{policy.point} {policy.name}: {policy.verdict}"
+                + (f": {policy.found}" if policy.found else "")
+            },
         }
-        for one in failed
+        for policy in failed
     ]
     notes = [{"level": "error", "message": {"text": outcome.unreadable}} for outcome in outcomes if outcome.unreadable]
     run = {

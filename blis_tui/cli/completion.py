@@ -86,11 +86,11 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
         keys = [key for key in root("Experiment").walk() if not key.is_list and len(key.path) > 0]
         paths = {key.dotted: key.description for key in keys if not key.children or key.document}
         return _items(((f"{name}=", about) for name, about in paths.items()), incomplete)
-    found = [key for key in root("Experiment").walk() if key.dotted == path]
-    words = {choice.value: choice.description for key in found for choice in key.choices}
-    if any(key.type == "true or false" for key in found):
+    named = [key for key in root("Experiment").walk() if key.dotted == path]
+    words = {choice.value: choice.description for key in named for choice in key.choices}
+    if any(key.type == "true or false" for key in named):
         words |= {"true": "", "false": ""}
-    for key in found:
+    for key in named:
         if key.document:
             words |= dict.fromkeys(_known(key.document), "")
     return _items(((f"{path}={word}", about) for word, about in words.items()), incomplete)
@@ -115,11 +115,11 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
     from blis_tui.spec.authoring.key_tree import root  # noqa: PLC0415
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
-    kind = next((one for one in KINDS if incomplete.startswith(f"{one}.")), None)
+    kind = next((candidate for candidate in KINDS if incomplete.startswith(f"{candidate}.")), None)
     chosen = kind or "Experiment"
     known = {key.shown(chosen): key.description for key in root(chosen).walk() if key.path}
     if kind is None:
-        known |= {f"{one}.": root(one).description for one in KINDS}
+        known |= {f"{candidate}.": root(candidate).description for candidate in KINDS}
     return _items(known.items(), incomplete)
 
 

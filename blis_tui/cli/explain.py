@@ -38,10 +38,10 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
 
     known = known_plugins(plugins)
     if word is not None:
-        found = subjects(word, kind, known)
+        answers = subjects(word, kind, known)
     else:
-        found = [everything() if kind is None else all_keys(kind.capitalize(), known)]
+        answers = [everything() if kind is None else all_keys(kind.capitalize(), known)]
     if output_format == "json":
-        print_text(to_json(found[0].data if len(found) == 1 else [subject.data for subject in found]), nl=False)
+        print_text(to_json(answers[0].data if len(answers) == 1 else [subject.data for subject in answers]), nl=False)
     else:
-        print_text("\n".join(subject.text for subject in found), nl=False)
+        print_text("\n".join(subject.text for subject in answers), nl=False)

@@ -136,7 +136,10 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
     if as_json:
         print_text(to_json([*(entry.to_dict() for entry in entries), *map(_unused, files)]), nl=False)
     else:
-        rows = [(one.state, one.name, one.problem.partition("\n")[0] or f"{one.spec}::{one.case}") for one in entries]
+        rows = [
+            (entry.state, entry.name, entry.problem.partition("\n")[0] or f"{entry.spec}::{entry.case}")
+            for entry in entries
+        ]
         rows += [("unused", file, "belongs to no golden") for file in files]
         for line in aligned(rows, ()):
             print_text(printable(line))
@@ -308,14 +311,14 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.review import find  # noqa: PLC0415
 
-    found = find(folder, names, pending=pending)
-    if names and not found:
+    goldens = find(folder, names, pending=pending)
+    if names and not goldens:
         if pending and find(folder, names):
             raise InputError(f"no result of {' '.join(names)} is waiting", help="`pytest` produces them")
         raise InputError(f"nothing matches {' '.join(names)}", help="`blis-tui golden status` lists all goldens")
-    if not found:
+    if not goldens:
         tell("no result is waiting")
-    return found
+    return goldens
 
 
 def _require_found(folder: Path, names: Sequence[str]) -> None:

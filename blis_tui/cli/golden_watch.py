@@ -130,13 +130,13 @@ class _Session:
                 print_text("enter" if key in _ENTER else key)
                 self._press(key)
                 self._ask()
-            found = self._watched.look()
-            if found is not None and (found.verdicts or found.tests):
+            due = self._watched.look()
+            if due is not None and (due.verdicts or due.tests):
                 if self._keys.are_there:
                     print_text("")
                 self._forget_gone()
-                self.tell(found.verdicts)
-                self.run(found.tests)
+                self.tell(due.verdicts)
+                self.run(due.tests)
                 self._ask()
 
     def _forget_gone(self) -> None:

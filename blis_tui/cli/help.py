@@ -104,9 +104,9 @@ class Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, each with its whole first sentence."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(_SENTENCE)) for name, one in found if one])
+            formatter.write_dl([(name, command.get_short_help_str(_SENTENCE)) for name, command in commands if command])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands that only this one's help names."""
@@ -119,10 +119,14 @@ def write_neighbours(ctx: click.Context, formatter: click.HelpFormatter) -> None
     root = ctx.find_root()
     near = [name for name, to in NEIGHBOURS.items() if ctx.parent is root and to == ctx.info_name]
     if near and isinstance(root.command, click.Group):
-        found = [(name, root.command.get_command(root, name)) for name in near]
+        commands = [(name, root.command.get_command(root, name)) for name in near]
         with formatter.section("See also"):
             formatter.write_dl(
-                [(f"{root.info_name} {name}", one.get_short_help_str(_SENTENCE)) for name, one in found if one]
+                [
+                    (f"{root.info_name} {name}", command.get_short_help_str(_SENTENCE))
+                    for name, command in commands
+                    if command
+                ]
             )
 
 

@@ -197,10 +197,10 @@ def _document_kind(cursor: Cursor, key: Key) -> str:
 def hover_of(document: TextDocument, position: types.Position) -> types.Hover | None:
     """Return what ``explain`` says of the key or value at a place."""
     place = document.position_codec.position_from_client_units(document.lines, position)
-    found = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
-    if found is None:
+    target = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if target is None:
         return None
-    cursor, name, word = found
+    cursor, name, word = target
     keys = cursor.keys(name)
     text = "\n\n---\n\n".join(_about(key) for key in keys)
     if word and any(word == choice.value for key in keys for choice in (*key.choices, *key.discriminator)):
@@ -222,10 +222,10 @@ def _explained(word: str) -> str:
 def definition_of(document: TextDocument, position: types.Position) -> types.Location | None:
     """Return the file that the value at a place names: a document, by name or path, or any other file."""
     place = document.position_codec.position_from_client_units(document.lines, position)
-    found = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
-    if found is None or not found[2]:
+    target = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if target is None or not target[2]:
         return None
-    cursor, name, word = found
+    cursor, name, word = target
     directory = directory_of(document)
     kinds = [kind for key in cursor.keys(name) if (kind := _document_kind(cursor, key))]
     named = next((path for kind in kinds if (path := find(kind, word, directory)) is not None), None)
@@ -254,9 +254,9 @@ def actions_of(document: TextDocument, problems: Iterable[types.Diagnostic]) -> 
 
 def _text_at(document: TextDocument, place: types.Range) -> str:
     """Return what stands at a place of one line."""
-    found = document.position_codec.range_from_client_units(document.lines, place)
-    line = document.lines[found.start.line] if found.start.line < len(document.lines) else ""
-    return line[found.start.character : found.end.character]
+    span = document.position_codec.range_from_client_units(document.lines, place)
+    line = document.lines[span.start.line] if span.start.line < len(document.lines) else ""
+    return line[span.start.character : span.end.character]
 
 
 def _range_at(document: TextDocument, at: int) -> types.Range:

@@ -352,19 +352,19 @@ def _show_live(url: str) -> None:
     start = ObservingStart(url=url, words=command)
     app = BlisApp(start, survive=True)
     app.show()
-    print_text(start.said, nl=False)
+    print_text(start.output, nl=False)
     sys.exit(ExitCode.DEFECT if app.return_code else start.code)
 
 
 def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
     """Return the headers of each request. Raises UsageError if one has no value."""
-    found = {"Authorization": f"Bearer {key}"} if key else {}
-    for one in given:
-        name, mark, value = one.partition("=")
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    for header in given:
+        name, mark, value = header.partition("=")
         if not mark:
-            raise click.UsageError(f"--header {one}: not of the form NAME=VALUE")
-        found[name.strip()] = value.strip()
-    return found
+            raise click.UsageError(f"--header {header}: not of the form NAME=VALUE")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
@@ -382,7 +382,7 @@ def _total(load: Load, source: object, requests: int | None, duration_s: float |
 
 def _duration_us(load: Load, duration_s: float | None) -> int | None:
     given = [load.horizon_us, None if duration_s is None else round(duration_s * 1e6)]
-    return min([one for one in given if one is not None], default=None)
+    return min([limit for limit in given if limit is not None], default=None)
 
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
@@ -426,12 +426,12 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     recording = read_recording(folder)
     write_tables(recording)
     summary = summarize(recording.requests)
-    found = warnings(summary, recording)
+    complaints = warnings(summary, recording)
     if output_format == "json":
-        print_text(to_json(summary_document(summary, recording, found)), nl=False)
+        print_text(to_json(summary_document(summary, recording, complaints)), nl=False)
     else:
         print_text(summary_text(summary, recording), nl=False)
-    for warning in found:
+    for warning in complaints:
         tell(f"warning: {warning}")
     if not complete:
         sys.exit(ExitCode.INTERRUPTED)

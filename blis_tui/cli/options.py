@@ -206,5 +206,5 @@ def cases_in_document(document: Document, spec: Path, plugins: Registry | None) 
         return {}
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
 
-    cases = {one.name: one for one in cases_in(document, spec, plugins) if one.is_run}
+    cases = {case.name: case for case in cases_in(document, spec, plugins) if case.is_run}
     return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases

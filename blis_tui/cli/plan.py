@@ -256,12 +256,12 @@ def plan(
             precision=search.precision,
             confidence=search.confidence,
         )
-        found, lost = _answer(question, runs, written)
+        answer, lost = _answer(question, runs, written)
     if written.strict and lost:
         sys.exit(ExitCode.CHECK_FAILED)
-    if found.best is None:
-        unknown = any(candidate.not_known for candidate in found.candidates)
-        why = f"?     no answer with a confidence of {found.question.confidence} is known"
+    if answer.best is None:
+        unknown = any(candidate.not_known for candidate in answer.candidates)
+        why = f"?     no answer with a confidence of {answer.question.confidence} is known"
         tell(why if unknown else "FAIL  nothing that was tried meets all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
 
@@ -306,23 +306,23 @@ def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Se
         deployment = None if written.deployment is None else opened.text(written.deployment[1])
         try:
             runner = running.enter_context(runs.runner(MOST_JOBS))
-            found = ask(question, runner, runs.kept(), show, warn)
+            answer = ask(question, runner, runs.kept(), show, warn)
         finally:
             line.clear()
         as_table = written.output_format == "table"
-        text = _table(found, None if file is not None else results()) if as_table else to_json(plan_data(found))
+        text = _table(answer, None if file is not None else results()) if as_table else to_json(plan_data(answer))
         if file is not None:
             file.write(text)
         if page is not None:
-            page.write(_page(found))
+            page.write(_page(answer))
         if deployment is not None and written.deployment is not None:
-            made = _deployed(written.deployment[0], answer_experiment(found))
+            made = _deployed(written.deployment[0], answer_experiment(answer))
             deployment.write(made.text)
             lost = made.lost
-            tell("".join(f"not said: {one}\n" for one in lost), nl=False)
+            tell("".join(f"not said: {loss}\n" for loss in lost), nl=False)
     if written.output is None:
         print_text(text, nl=False)
-    return found, lost
+    return answer, lost
 
 
 def _deployed(kind: str, experiment: Experiment | None) -> Exported:
@@ -343,12 +343,12 @@ def _deployed(kind: str, experiment: Experiment | None) -> Exported:
     return export_document(kind, data)
 
 
-def _page(found: Plan) -> str:
+def _page(answer: Plan) -> str:
     """Return the HTML page about a plan; the run at the answer is repeated to show it over time."""
     from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
     from blis_tui.pictures.points import rerun  # noqa: PLC0415
 
-    return plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
+    return plan_page(answer, [rerun(name, experiment) for name, experiment in answer_runs(answer)])
 
 
 def _sizes(text: str) -> tuple[str, int, int]:
@@ -361,11 +361,11 @@ def _sizes(text: str) -> tuple[str, int, int]:
     return match[1], least, most
 
 
-def _table(found: Plan, stream: TextIO | None) -> str:
+def _table(answer: Plan, stream: TextIO | None) -> str:
     from blis_tui.study.planning.plan_text import plan_text  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.study_text import WIDTH  # noqa: PLC0415
 
-    return printable_lines(plan_text(found, columns(WIDTH, stream)))
+    return printable_lines(plan_text(answer, columns(WIDTH, stream)))
 
 
 def _progress_text(runs: int, row: Row) -> str:

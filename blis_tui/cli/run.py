@@ -484,7 +484,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
             from blis_tui.model.plug_ins import place_in_plugin  # noqa: PLC0415  (few runs need it)
 
             left = f", and these files were not written: {written}" if (written := outputs.listed()) else ""
-            place = f"; {found}" if (found := place_in_plugin(error)) else ""
+            place = f"; {where}" if (where := place_in_plugin(error)) else ""
             tell(f"interrupted in the middle of a long event: no report{left}{place}")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False

@@ -86,10 +86,10 @@ def sensitivity(
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
             runner = opened.enter_context(runs.runner(MOST_JOBS))
-            found = find(study, runner, runs.kept(), show, warn)
+            effects = find(study, runner, runs.kept(), show, warn)
         finally:
             line.clear()
-        text = printable_lines(sensitivity_text(found)) if output_format == "table" else to_json(asdict(found))
+        text = printable_lines(sensitivity_text(effects)) if output_format == "table" else to_json(asdict(effects))
         if file is not None:
             file.write(text)
     if output is None:

@@ -80,7 +80,7 @@ def shrink(
     with interrupting_on_signals(), atomic_files() as opened:
         rows, spec = map(opened.text, (trace, document))
         try:
-            found = find(
+            shrunk = find(
                 source,
                 overrides=assignments,
                 seed=seed,
@@ -93,11 +93,11 @@ def shrink(
             )
         finally:
             line.clear()
-        rows.write(found.csv())
+        rows.write(shrunk.csv())
         spec.write(
             experiment_text(
                 source,
-                found,
+                shrunk,
                 document.name.removesuffix(".blis.yaml"),
                 trace.name,
                 overrides=assignments,
@@ -106,13 +106,15 @@ def shrink(
             )
         )
     least = (
-        f"without {'it' if len(found.rows) == 1 else 'any one of them'}, the expectation holds"
-        if found.minimal
+        f"without {'it' if len(shrunk.rows) == 1 else 'any one of them'}, the expectation holds"
+        if shrunk.minimal
         else f"more might be removed: the limit of {plural(runs, 'run')} was reached"
     )
-    left = f"{len(found.rows):,} of {plural(found.requests, 'request')} {'is' if len(found.rows) == 1 else 'are'} left"
-    lines = [f"{left} after {plural(found.runs, 'run')}; {least}"]
-    lines += [f"FAIL  {verdict.sentence()}" for verdict in found.broken]
+    left = (
+        f"{len(shrunk.rows):,} of {plural(shrunk.requests, 'request')} {'is' if len(shrunk.rows) == 1 else 'are'} left"
+    )
+    lines = [f"{left} after {plural(shrunk.runs, 'run')}; {least}"]
+    lines += [f"FAIL  {verdict.sentence()}" for verdict in shrunk.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]
     listed = printable(f"{', '.join(written[:-1])} and {written[-1]}")
     print_text("\n".join([*map(printable, lines), f"wrote {listed}"]))

@@ -287,7 +287,7 @@ def _exporting(kind: str, about: str) -> None:
         else:
             require_no_overwrite({"-o": str(output)})
             write_text(output, made.text)
-        tell("".join(f"not said: {one}\n" for one in made.lost), nl=False)
+        tell("".join(f"not said: {loss}\n" for loss in made.lost), nl=False)
         if strict and made.lost:
             sys.exit(ExitCode.CHECK_FAILED)
 
@@ -304,7 +304,7 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
     from blis_tui.output.result_files import atomic_files, reporting_write_errors  # noqa: PLC0415
     from blis_tui.spec.foreign.reading import notes_text  # noqa: PLC0415
 
-    require_no_overwrite({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
+    require_no_overwrite({f"-o ({imported.name})": None if path is None else str(path) for path, imported in documents})
     with atomic_files() as files:
         for path, document in documents:
             if path is None or str(path) == "-":
@@ -455,7 +455,7 @@ def trim(paths: tuple[str, ...], plugins: tuple[str, ...], *, check: bool, diff:
         if made.left_alone:
             tell(printable(f"{source.name} was left unchanged: it has {made.left_alone}"))
         if made.dropped:
-            tell(printable(f"{source.name}: without {', '.join(f'`{one}`' for one in made.dropped)}"))
+            tell(printable(f"{source.name}: without {', '.join(f'`{key}`' for key in made.dropped)}"))
         return made.text
 
     rewrite(paths, change, check=check, diff=diff, done="trimmed")
@@ -673,11 +673,11 @@ def _find(name: str, kind: str | None) -> LibraryEntry:
     if is_path(name):
         return LibraryEntry((kind or "").capitalize(), name, Path(name), shipped=False)
     known = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
-    found = [entry for entry in known if entry.name == name]
-    if not found:
+    matching = [entry for entry in known if entry.name == name]
+    if not matching:
         names = {entry.name for entry in known}
         raise InputError(f"there is no {kind or 'document'} named `{name}`", help=suggestion(name, names))
-    chosen, *others = found
+    chosen, *others = matching
     for other in others:
         tell(f"note: this is the {chosen.kind.lower()} `{name}`; --kind {other.kind.lower()} shows the other one")
     return chosen

@@ -162,8 +162,8 @@ def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
     """Report what traces' formats left out; entries shared by several reports once."""
     from blis_tui.base.text import printable  # noqa: PLC0415
 
-    for one in dict.fromkeys(one for report in reports for one in report.left_out):
-        tell(f"note: left out of the trace: {printable(str(one))}")
+    for omission in dict.fromkeys(omission for report in reports for omission in report.left_out):
+        tell(f"note: left out of the trace: {printable(str(omission))}")
 
 
 def print_text(text: str, *, nl: bool = True) -> None:
@@ -178,10 +178,10 @@ def print_text(text: str, *, nl: bool = True) -> None:
 def columns(most: int, stream: TextIO | None) -> int:
     """Return the line width of a stream: its terminal's, but at most ``most``."""
     try:
-        found = 0 if stream is None else os.get_terminal_size(stream.fileno()).columns
+        width = 0 if stream is None else os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):  # a file, a pipe, or a stream without a file descriptor
         return most
-    return min(most, found or most)  # 0: the terminal does not know its width
+    return min(most, width or most)  # 0: the terminal does not know its width
 
 
 def results() -> TextIO | None:

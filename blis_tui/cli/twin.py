@@ -102,33 +102,33 @@ def twin(
     if results:
         if load_of != "file":
             raise click.UsageError("--load applies to results without single requests, and these have them")
-        found = _compared_results(recording, other, overrides, plugins, requests_file, run)
+        comparison = _compared_results(recording, other, overrides, plugins, requests_file, run)
     elif is_recording(Path(other)):
         if overrides or plugins or steps != "model":
             raise click.UsageError("--set, --plugins and --steps apply to an experiment, not to a recording")
         left, right = read_recording(recording), read_recording(Path(other))
         require_no_overwrite({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
-        found = compare_recordings(left, right)
+        comparison = compare_recordings(left, right)
     else:
         from blis_tui.spec.load import load  # noqa: PLC0415
 
         left = read_recording(recording)
         experiment = load(other, overrides=overrides, plugins=known_plugins(plugins))
         require_no_overwrite({"--requests": requests_file}, recording.iterdir())
-        found = compare_with_simulation(left, experiment, other, steps)
+        comparison = compare_with_simulation(left, experiment, other, steps)
     if requests_file is not None:
         with atomic_text(requests_file) as file:
-            file.writelines(pairs_csv(found))
-    text = to_json(twin_document(found)) if output_format == "json" else twin_text(found)
+            file.writelines(pairs_csv(comparison))
+    text = to_json(twin_document(comparison)) if output_format == "json" else twin_text(comparison)
     print_text(text, nl=False)
-    _judge({name: error.bias for name, error in found.errors.items()}, within, paired=bool(found.pairs))
+    _judge({name: error.bias for name, error in comparison.errors.items()}, within, paired=bool(comparison.pairs))
 
 
 def _require_one_result(folder: Path) -> None:
     """Raise UsageError for a folder with reports of inference-perf, of which one is to be named."""
-    found = sorted(path.name for path in folder.glob("*_lifecycle_metrics.json")) if folder.is_dir() else []
-    if found:
-        raise click.UsageError(f"{folder} holds several results of inference-perf: name one, such as {found[0]}")
+    results = sorted(path.name for path in folder.glob("*_lifecycle_metrics.json")) if folder.is_dir() else []
+    if results:
+        raise click.UsageError(f"{folder} holds several results of inference-perf: name one, such as {results[0]}")
 
 
 def _summary(file: Path, run: int | None) -> Summary | None:
@@ -155,9 +155,9 @@ def _print_summary(
     def opened(before: Sequence[str]) -> Experiment:
         return load(spec, overrides=(*before, *overrides), plugins=known_plugins(plugins))
 
-    found = compare_summary(summed, opened, spec, own_load=own)
-    print_text(to_json(summary_document(found)) if output_format == "json" else summary_text(found), nl=False)
-    _judge(found.errors(), within)
+    comparison = compare_summary(summed, opened, spec, own_load=own)
+    print_text(to_json(summary_document(comparison)) if output_format == "json" else summary_text(comparison), nl=False)
+    _judge(comparison.errors(), within)
 
 
 def _compared_results(

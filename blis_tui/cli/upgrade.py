@@ -37,12 +37,12 @@ def upgrade(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     left: list[str] = []
 
     def change(source: Source) -> str:
-        found = upgraded(source)
-        for change_text in (*found.changes, *found.left):
+        rewritten = upgraded(source)
+        for change_text in (*rewritten.changes, *rewritten.left):
             tell(printable(f"{source.name}: {change_text}"))
-        if not (found.changes or found.left):
+        if not (rewritten.changes or rewritten.left):
             tell(printable(f"{source.name} needs no upgrade"))
-        left.extend(found.left)
-        return found.text
+        left.extend(rewritten.left)
+        return rewritten.text
 
     rewrite(paths, change, check=check, diff=diff, done="upgraded", unfinished=lambda: bool(left))

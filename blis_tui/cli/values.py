@@ -84,8 +84,8 @@ def _rows(experiment: Experiment, asked: Print) -> tuple[Printed, ...]:
             at = next(search)
             line.show(lambda at=at: f"{at.event:,} events, {at.time_us / 1e6:,.1f} s simulated")  # type: ignore[misc]
     except StopIteration as end:
-        found: tuple[Printed, ...] = end.value
-        return found
+        rows: tuple[Printed, ...] = end.value
+        return rows
     finally:
         line.clear()
 

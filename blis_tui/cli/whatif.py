@@ -140,8 +140,8 @@ def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool
             done, total = next(asking)
             line.show(lambda done=done, total=total: f"{done:,} of {total:,} replays")  # type: ignore[misc]
     except StopIteration as end:
-        found = end.value
+        hindsight = end.value
     finally:
         line.clear()
-    print_text(to_json(found.to_dict()) if as_json else hindsight_text(found, everything=everything), nl=False)
-    tell_left_out(found)
+    print_text(to_json(hindsight.to_dict()) if as_json else hindsight_text(hindsight, everything=everything), nl=False)
+    tell_left_out(hindsight)

@@ -256,8 +256,8 @@ def _document_name(output: str | None, otherwise: str) -> str:
 
 def _tell_left_out(traffic: Traffic) -> None:
     """Print what a trace's format left out."""
-    for one in traffic.left_out:
-        tell(printable(f"note: {traffic.name}: left out {one}"))
+    for omission in traffic.left_out:
+        tell(printable(f"note: {traffic.name}: left out {omission}"))
 
 
 def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:

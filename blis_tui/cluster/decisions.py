@@ -198,7 +198,7 @@ def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
         names, each, shares = (LOAD,), ([1.0 / (1.0 + load) for load in fleet.loads()],), (1.0,)
     total = [0.0] * len(fleet)
     for share, values in zip(shares, each, strict=True):
-        total = [one + share * value for one, value in zip(total, values, strict=True)]
+        total = [score + share * value for score, value in zip(total, values, strict=True)]
     return _Scores(names, shares, each, total)
 
 

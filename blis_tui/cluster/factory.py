@@ -191,8 +191,8 @@ class InstanceFactory:
         drafter = "" if engine.speculative is None else engine.speculative.method
         adapts, stages = engine.lora is not None, engine.pipeline_parallel
         budgets = [] if engine.encoder is None else engine.encoder.scheduled
-        found = unsupported_in_engine(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
-        for _, message, advice in found:
+        complaints = unsupported_in_engine(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
+        for _, message, advice in complaints:
             raise PolicyError(message, help=advice)
         policy, splits = self._experiment.policy, self._experiment.cluster.disaggregation is not None
         victim = policy.preemption_victim

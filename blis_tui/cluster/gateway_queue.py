@@ -140,7 +140,7 @@ class GatewayQueue:
         """Return everything as plain values (for digests)."""
         return (
             self._number,
-            tuple((one.key, one.routed.request.index, one.priority, one.since_us) for one in self.held()),
+            tuple((held.key, held.routed.request.index, held.priority, held.since_us) for held in self.held()),
             tuple((key, band.served, tuple(band.credit.items())) for key, band in sorted(self._bands.items())),
         )
 
@@ -164,7 +164,7 @@ class GatewayQueue:
         rule = self._settings.when_full
         if rule == "reject" or not self._count:
             return None
-        worst = min(self.held(), key=lambda one: (one.priority, -one.number))
+        worst = min(self.held(), key=lambda held: (held.priority, -held.number))
         if worst.priority >= priority or (rule == "shed-sheddable" and worst.priority >= 0):
             return None
         return worst

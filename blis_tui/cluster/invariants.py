@@ -80,8 +80,8 @@ class Statement:
 
 STATEMENTS: Final = MappingProxyType(
     {
-        one.identifier: one
-        for one in (
+        invariant.identifier: invariant
+        for invariant in (
             Statement(
                 "INV-1", "request conservation", "every request that arrived is in exactly one place or has ended"
             ),
@@ -155,9 +155,9 @@ def _conservation(state: Auditable) -> str:
     live = len(state.in_transit()) + whole_sum([instance.batch.live for instance in state.instances])
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
-    for what, kept, found in state.counts():
-        if kept != found:
-            return f"{what}: {kept} are counted, there are {found}"
+    for what, kept, actual in state.counts():
+        if kept != actual:
+            return f"{what}: {kept} are counted, there are {actual}"
     return ""
 
 
@@ -408,7 +408,7 @@ def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
     """Return a report's text for each invariant; those of clusters are listed only if violated."""
     if not verify:
         return {invariant.identifier: "not checked" for invariant in INVARIANTS}
-    found = {invariant.identifier: invariant.verdict(cluster) or "ok" for invariant in INVARIANTS}
-    return found | {
+    verdicts = {invariant.identifier: invariant.verdict(cluster) or "ok" for invariant in INVARIANTS}
+    return verdicts | {
         invariant.identifier: wrong for invariant in CLUSTER_INVARIANTS if (wrong := invariant.verdict(cluster))
     }

@@ -99,12 +99,12 @@ class CacheView(Picklable):
         if self.keys is None:
             self._board.catch_up(self._index)
             return self._pool.visible_head(segments, self._board.now_us)
-        found = 0
+        count = 0
         for key in self._pool.prompts.shareable(segments):
             if key not in self.keys:
                 break
-            found += 1
-        return found
+            count += 1
+        return count
 
     def cached_tokens(self, segments: Segments) -> int:
         """Number of tokens in these blocks."""
@@ -304,12 +304,12 @@ class SignalBoard(Picklable):
         for index, instance in enumerate(self._instances):
             if index in self.touched:
                 continue
-            shown, found = [self.in_flight[index]], [instance.seen.in_flight]
+            shown, actual = [self.in_flight[index]], [instance.seen.in_flight]
             if index not in self._stale:
                 shown += [self.waiting[index], self.running[index], self.kv_used(index)]
-                found += [len(instance.waiting.items), instance.seen.running, instance.seen.kv_used]
-            if shown != found:
-                return f"instance {index} is seen as {shown}, and is {found}, though nothing happened to it meanwhile"
+                actual += [len(instance.waiting.items), instance.seen.running, instance.seen.kv_used]
+            if shown != actual:
+                return f"instance {index} is seen as {shown}, and is {actual}, though nothing happened to it meanwhile"
         return ""
 
     def of(self, index: int, now: int) -> InstanceSignals:
@@ -417,10 +417,10 @@ class Fleet(Picklable, Sequence[InstanceSignals]):
 
     def by_model(self) -> dict[str, Fleet]:
         """Return a fleet for each model; these fleets change with this one."""
-        found: dict[str, list[int]] = {}
+        indices: dict[str, list[int]] = {}
         for index in self.members:
-            found.setdefault(self.board.model(index), []).append(index)
-        parts = {model: Fleet(self.board, members, self._prompts) for model, members in found.items()}
+            indices.setdefault(self.board.model(index), []).append(index)
+        parts = {model: Fleet(self.board, members, self._prompts) for model, members in indices.items()}
         self._parts = list(parts.items())
         return parts
 

@@ -350,7 +350,7 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         rejected=cluster.rejected,
         ended=cluster.closed(),
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
-        instances=tuple(_instance(one, cluster, window, busy[one.index]) for one in cluster.instances),
+        instances=tuple(_instance(instance, cluster, window, busy[instance.index]) for instance in cluster.instances),
         admission_rule=admission_rule,
         routing_rules=routing_rules,
         deferred=len(cluster.pipeline.deferral.waiting),
@@ -424,8 +424,8 @@ def _gateway(gateway: NoGateway) -> GatewaySnapshot:
 
 
 def _transfers(dispatcher: Dispatcher) -> Iterator[TransferSnapshot]:
-    moving = [one.request for one in dispatcher.split_requests.values() if one.kind == "transfer-end"]
-    for request in sorted(moving, key=lambda one: (handover_of(one).transfer_start_us, one.index)):
+    moving = [transfer.request for transfer in dispatcher.split_requests.values() if transfer.kind == "transfer-end"]
+    for request in sorted(moving, key=lambda request: (handover_of(request).transfer_start_us, request.index)):
         handover = handover_of(request)
         yield TransferSnapshot(
             request_id=request.request_id,
@@ -626,5 +626,5 @@ def place_of(pools: Sequence[Pool], index: int) -> Place | None:
     ranks = pool.engine.data_parallel
     if ranks == 1:
         return None
-    first = next(at for at, one in enumerate(pools) if one.name == pool.name)
+    first = next(at for at, other in enumerate(pools) if other.name == pool.name)
     return Place(*divmod(index - first, ranks))

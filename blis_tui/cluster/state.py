@@ -199,7 +199,7 @@ def address_holder(value: object) -> str:
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, tuple | list | set | frozenset):
-        return next((kind for one in value if (kind := address_holder(one))), "")
+        return next((kind for element in value if (kind := address_holder(element))), "")
     return "" if isinstance(value, str | bytes) or _ADDRESS not in repr(value) else type(value).__name__
 
 
@@ -232,9 +232,9 @@ def _state(cluster: Cluster) -> list[object]:
             *((list(batch.given_up.items()),) if batch.given_up else ()),
             instance.pool.state(),
             *(
-                one.state()
-                for one in (batch.host, instance.pool.tiers, batch.adapters, batch.encoder)
-                if one is not None
+                holder.state()
+                for holder in (batch.host, instance.pool.tiers, batch.adapters, batch.encoder)
+                if holder is not None
             ),
             instance.planned_state(),
         ]
@@ -269,5 +269,5 @@ def _request_state(request: Request) -> tuple[object, ...]:
         request.known_clock,
         request.held_blocks,
         tuple(key for piece in request.pieces for key in piece.keys),
-        *(value for one in (request.handover, request.reasoning) if one is not None for value in one.state()),
+        *(value for part in (request.handover, request.reasoning) if part is not None for value in part.state()),
     )

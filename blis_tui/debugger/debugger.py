@@ -143,8 +143,13 @@ class Debugger:
 
     def bug_report_facts(self) -> dict[str, str]:
         """Return the facts about this run that a bug report should contain."""
-        one = self.experiment
-        return {"experiment": one.name, "spec_sha256": one.sha256, "seed": str(one.seed), "event": str(self.event)}
+        experiment = self.experiment
+        return {
+            "experiment": experiment.name,
+            "spec_sha256": experiment.sha256,
+            "seed": str(experiment.seed),
+            "event": str(self.event),
+        }
 
     def checkup(self) -> Checkup:
         """Return the checks behind the report's warnings, as of the current position."""
@@ -302,24 +307,24 @@ class Debugger:
 
     def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Move:
         """Go to the next (or previous) event that matches; simulate further where the tape ends."""
-        found: int | None = 0
-        for found in self.tape.find(matches, self.event, back=back):
-            if found is None:
+        event: int | None = 0
+        for event in self.tape.find(matches, self.event, back=back):
+            if event is None:
                 yield self._progress(None)
-        if not found and not back:
+        if not event and not back:
             start = self.event
             yield from self._go_to_event(self.frontier)
             while self._advance(1):
                 if matches(self.tape.row(self.event)):
-                    found = self.event
+                    event = self.event
                     break
                 if not self.event % SLICE:
                     yield self._progress(None)
-            if not found:
+            if not event:
                 yield from self._go_to_event(start)
-        if not found:
+        if not event:
             return Stop("unknown")
-        return (yield from self.seek(found))
+        return (yield from self.seek(event))
 
     def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Move:
         """Run forward to the next breakpoint, or to the end.
@@ -357,9 +362,9 @@ class Debugger:
 
     def run_back(self, watch: Watch) -> Move:
         """Go back to the latest earlier event at which a breakpoint stops, or to the start."""
-        found, hits = yield from self._replay.last_hit(watch, self.event - 1)
-        yield from self.seek(found)
-        return Stop("breakpoint", hits) if found else Stop("start")
+        event, hits = yield from self._replay.last_hit(watch, self.event - 1)
+        yield from self.seek(event)
+        return Stop("breakpoint", hits) if event else Stop("start")
 
     def first_time(self, holds: Callable[[Simulation], bool]) -> Generator[Progress, None, int]:
         """Find the first recorded event after which something holds that then goes on to hold, without moving."""

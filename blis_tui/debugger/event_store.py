@@ -278,11 +278,11 @@ class EventStore:
             return iter(())
         there = slice(first - 1, last)
         events = enumerate(zip(self._kinds[there], self._instances[there], strict=True), first)
-        found = [event for event, (kind, on) in events if kind == STEP and on == instance]
-        times_us = [self._times[event - 1] for event in found]
-        rows = [self._subjects[event - 1] * _STEP_WIDTH for event in found]
+        steps = [event for event, (kind, on) in events if kind == STEP and on == instance]
+        times_us = [self._times[event - 1] for event in steps]
+        rows = [self._subjects[event - 1] * _STEP_WIDTH for event in steps]
         columns = [[self._steps[row + column] for row in rows] for column in map(StepRow._fields.index, figures)]
-        return zip(found, times_us, *columns, strict=True)
+        return zip(steps, times_us, *columns, strict=True)
 
     def steps_in(self, first: int, last: int, *figures: str) -> Iterator[tuple[int, ...]]:
         """Yield the steps of all instances in a range of events: instance, and the named figures of ``StepRow``."""
@@ -374,9 +374,9 @@ class EventStore:
 
     def counted(self, kind: str) -> bool:
         """Return whether records of a kind are kept only as figures of the steps that they belong to."""
-        return any(one.kind == kind for one in self._counted)
+        return any(counter.kind == kind for counter in self._counted)
 
-    def told(self, kind: str, until: int) -> Iterator[tuple[int, dict[str, object]]]:
+    def values_of_kind(self, kind: str, until: int) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield the events up to ``until`` that :meth:`has` a kind, latest first, with the values for their lines."""
         beside = self._beside.get(kind, array("q"))
         place = bisect_right(beside, until)
@@ -388,28 +388,28 @@ class EventStore:
                 named = kinds.rfind(code, 0, event - 1) + 1
             if place and beside[place - 1] == event:
                 place -= 1
-            yield event, self._told(event, kind)
+            yield event, self._own_values(event, kind)
 
-    def _told(self, event: int, kind: str) -> dict[str, object]:
+    def _own_values(self, event: int, kind: str) -> dict[str, object]:
         request = self.row(event).request
-        found = self.latest(request, kind, event) if request >= 0 else None
-        if found is not None and found.event == event:
-            return self._values_of(request, found)
+        entry = self.latest(request, kind, event) if request >= 0 else None
+        if entry is not None and entry.event == event:
+            return self._values_of(request, entry)
         return self._values(event, kind, request, self._figures.get(event, ()))
 
     def values(self, row: EventRow) -> dict[str, object]:
         """Return the values that an event's line can name (see ``Description``)."""
-        found = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
-        if found is not None:
-            return self._values_of(row.request, found)
+        entry = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
+        if entry is not None:
+            return self._values_of(row.request, entry)
         return self._values(row.event, row.kind, row.request, self._figures.get(row.event, ()))
 
-    def values_of(self, name: str, one: RequestEvent) -> dict[str, object]:
+    def values_of(self, name: str, entry: RequestEvent) -> dict[str, object]:
         """Return the values that the line about an event of a request's life can name."""
-        return self._values_of(self._numbers[name], one)
+        return self._values_of(self._numbers[name], entry)
 
-    def _values_of(self, request: int, one: RequestEvent) -> dict[str, object]:
-        return self._values(one.event, one.what, request, (one.first, one.second))
+    def _values_of(self, request: int, entry: RequestEvent) -> dict[str, object]:
+        return self._values(entry.event, entry.what, request, (entry.first, entry.second))
 
     def _values(self, event: int, kind: str, request: int, figures: Sequence[int]) -> dict[str, object]:
         named: dict[str, object] = dict(zip(described(kind).figures, figures, strict=False))
@@ -568,8 +568,8 @@ class EventStore:
         while self._reasons and (last := next(reversed(self._reasons))) >> _REASON_BITS > event:
             del self._reasons[last]
         self._unnamed = False
-        for one in (self.latencies, self.sessions, self.arrivals):
-            one.cut(event)
+        for store in (self.latencies, self.sessions, self.arrivals):
+            store.cut(event)
         for life in self._lives:
             while life and life[-4] > event:
                 del life[-4:]

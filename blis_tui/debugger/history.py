@@ -300,9 +300,9 @@ class Replay:
         """Find the latest event up to ``last`` at which a breakpoint stops; 0 if there is none."""
         while last > 0:
             start = self._history.before(last - 1).event
-            found, hits = yield from self._last_hit_since(watch, start, last)
-            if found:
-                return found, hits
+            event, hits = yield from self._last_hit_since(watch, start, last)
+            if event:
+                return event, hits
             last = start
         return 0, ()
 
@@ -312,17 +312,17 @@ class Replay:
         # Use another twin, because explanations may use the shared one between two steps of this move.
         twin = self._twin.twin(self._history.before(start).mark)
         self._history.return_to(twin, start)
-        found: tuple[int, tuple[Hit, ...]] = (0, ())
+        latest: tuple[int, tuple[Hit, ...]] = (0, ())
         with watched(twin, watch) as collected:
             while twin.events < last:
                 twin.run(max_events=1)
                 hits = watch.check(twin, collected)
                 collected.clear()
                 if hits:
-                    found = (twin.events, hits)
+                    latest = (twin.events, hits)
                 if not twin.events % SLICE:
                     yield Progress(twin.events, twin.now_us, None)
-        return found
+        return latest
 
 
 # Long moves through a run, done a little at a time so that the caller sets the pace.

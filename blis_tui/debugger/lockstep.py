@@ -235,7 +235,7 @@ class FigurePair:
 
 def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
     """Return the figures of all instances of either side, one tuple per instance."""
-    sides = [{one.index: one for one in side.instances} for side in (left, right)]
+    sides = [{instance.index: instance for instance in side.instances} for side in (left, right)]
 
     def figure(side: Mapping[int, InstanceSnapshot], index: int, of: Callable[[InstanceSnapshot], int]) -> int | None:
         return of(side[index]) if index in side else None
@@ -308,8 +308,8 @@ class RequestStatuses:
             return identity
         sessions = self._tape.sessions
         session, wanted = sessions.place(identity[0]), identity[1]
-        found = () if session is None else self._calls(session)
-        return next((self._tape.name(sent) for call, sent in found if call == wanted), "")
+        calls = () if session is None else self._calls(session)
+        return next((self._tape.name(sent) for call, sent in calls if call == wanted), "")
 
     def _calls(self, session: int) -> Iterator[tuple[int, int]]:
         """Yield the calls of a session that were sent so far: a number that is the same in every run, and the request.
@@ -358,6 +358,6 @@ def differing_requests(left: RequestStatuses, right: RequestStatuses) -> Iterato
             yield pair
 
 
-def _arrival(one: tuple[Identity, RequestSnapshot]) -> tuple[int, int, str]:
-    request = one[1]
+def _arrival(pair: tuple[Identity, RequestSnapshot]) -> tuple[int, int, str]:
+    request = pair[1]
     return request.arrival_us, len(request.request_id), request.request_id

@@ -82,21 +82,21 @@ def change_of(moment: Moment, debugger: Debugger) -> str:
 
 def with_moment(moments: Iterable[Moment], wanted: Moment) -> tuple[Moment, ...]:
     """Return moments in the order of their events, with another one instead of that of the same event."""
-    others = (one for one in moments if one.event != wanted.event)
+    others = (moment for moment in moments if moment.event != wanted.event)
     return tuple(sorted((*others, wanted), key=attrgetter("event")))
 
 
 def with_others(moments: Iterable[Moment], others: Iterable[Moment]) -> tuple[Moment, ...]:
     """Return moments with those of others, such as of a bundle; of the same event, the first ones stay."""
-    found = tuple(others)
-    for one in moments:
-        found = with_moment(found, one)
-    return found
+    kept = tuple(others)
+    for moment in moments:
+        kept = with_moment(kept, moment)
+    return kept
 
 
 def without_moment(moments: Iterable[Moment], event: int) -> tuple[Moment, ...]:
     """Return the moments of all other events."""
-    return tuple(one for one in moments if one.event != event)
+    return tuple(moment for moment in moments if moment.event != event)
 
 
 # ---- files ----
@@ -107,16 +107,16 @@ _TEXTS: Final = ("what", "sentence", "sha256", "name", "note")
 
 def to_data(moments: Iterable[Moment]) -> list[Json]:
     """Return moments as they are written into the files of sessions and bundles."""
-    return [{name: getattr(one, name) for name in (*_NUMBERS, *_TEXTS)} for one in moments]
+    return [{name: getattr(moment, name) for name in (*_NUMBERS, *_TEXTS)} for moment in moments]
 
 
 def from_data(entries: Iterable[object]) -> tuple[Moment, ...]:
     """Return the valid moments of a file, in order; others are left out."""
-    found: tuple[Moment, ...] = ()
+    moments: tuple[Moment, ...] = ()
     for entry in entries:
-        if isinstance(entry, dict) and (one := _moment(entry)) is not None:
-            found = with_moment(found, one)
-    return found
+        if isinstance(entry, dict) and (moment := _moment(entry)) is not None:
+            moments = with_moment(moments, moment)
+    return moments
 
 
 def _moment(entry: Mapping[str, object]) -> Moment | None:
@@ -156,22 +156,22 @@ def report(title: str, about: Sequence[str], shown: Sequence[Shown]) -> str:
         shown: the moments, in order.
     """
     parts = [f"# {_plain(title)}", *map(_plain, about)]
-    for number, one in enumerate(shown, 1):
-        parts += [f"## {number}. {_plain(one.moment.name)}", *_moment_parts(one)]
+    for number, entry in enumerate(shown, 1):
+        parts += [f"## {number}. {_plain(entry.moment.name)}", *_moment_parts(entry)]
     return "\n\n".join(parts) + "\n"
 
 
-def _moment_parts(one: Shown) -> Iterable[str]:
-    moment = one.moment
+def _moment_parts(shown: Shown) -> Iterable[str]:
+    moment = shown.moment
     yield _plain(f"Event {count_text(moment.event)} at {time_text(moment.time_us)}: {moment.sentence}")
     if moment.note:
         yield _plain(moment.note)
-    if one.changed:
-        yield f"> {_plain(one.changed[:1].upper() + one.changed[1:])}."
-    if one.picture:
-        yield f"![{_plain(moment.name)}]({quote(one.picture, errors='surrogateescape')})"
-    if one.command:
-        yield f"```sh\n{printable(one.command)}\n```"
+    if shown.changed:
+        yield f"> {_plain(shown.changed[:1].upper() + shown.changed[1:])}."
+    if shown.picture:
+        yield f"![{_plain(moment.name)}]({quote(shown.picture, errors='surrogateescape')})"
+    if shown.command:
+        yield f"```sh\n{printable(shown.command)}\n```"
 
 
 def _plain(text: str) -> str:

@@ -223,14 +223,14 @@ class Latencies:
         First tokens that a preemption or a restart had discarded by then do not count. ``settled``: as for
         ``EventStore.life``. ``now_us``: tokens of steps that end later do not count yet, either.
         """
-        found: list[int] = []
+        ttfts: list[int] = []
         for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):
-            if len(found) == count:
+            if len(ttfts) == count:
                 break
             out = now_us is None or self._ttft_times[place] <= now_us
             if out and not 0 < self._ttfts_lost[place] <= until:
-                found.append(self._ttfts[place])
-        return found[::-1]
+                ttfts.append(self._ttfts[place])
+        return ttfts[::-1]
 
     def slowest(self, until: int, count: int) -> list[tuple[int, int]]:
         """Return the slowest of the requests completed up to an event, with their end-to-end times in microseconds."""

@@ -74,8 +74,8 @@ class Recorder:
         ]
 
         def stop() -> None:
-            for one in stops:
-                one()
+            for unsubscribe in stops:
+                unsubscribe()
 
         return stop
 

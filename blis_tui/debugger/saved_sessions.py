@@ -109,7 +109,7 @@ def _session(source: str, data: Mapping[str, object]) -> Session:
         position = 0
     listed = data.get("breakpoints")
     entries = listed if isinstance(listed, list) else [None]
-    breakpoints = tuple(one for one in map(_breakpoint, entries) if one is not None)
+    breakpoints = tuple(point for point in map(_breakpoint, entries) if point is not None)
     if len(breakpoints) < len(entries):
         lost.append("some breakpoints")
     named = data.get("layout")

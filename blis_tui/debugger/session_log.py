@@ -177,7 +177,7 @@ class ArrivalLog:
 
     def cut(self, event: int) -> None:
         """Forget everything after an event."""
-        for by, found in self._events.items():
-            for events in found.values():
+        for by, by_name in self._events.items():
+            for events in by_name.values():
                 del events[bisect_right(events, event) :]
-            self._events[by] = {name: events for name, events in found.items() if events}
+            self._events[by] = {name: events for name, events in by_name.items() if events}

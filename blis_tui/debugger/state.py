@@ -37,12 +37,12 @@ def settles(phase: int | None) -> bool:
 def before_results(records: tuple[Record, ...]) -> tuple[Record, ...]:
     """Return the records of a step that apply in its middle: no results, and no plan for the following step."""
     over = False
-    found: list[Record] = []
+    kept: list[Record] = []
     for record in records:
         over = over or isinstance(record, StepFinished)
         if not record.shown.result and not (over and isinstance(record, Scheduled | Preempted)):
-            found.append(record)
-    return tuple(found)
+            kept.append(record)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,8 @@ class _Field:
     """The attribute that holds the value, if its name differs from the path."""
 
     def read(self, owner: object) -> Value:
-        found: Value = attrgetter(self.source or self.path)(owner)
-        return found
+        value: Value = attrgetter(self.source or self.path)(owner)
+        return value
 
 
 _REQUEST_FIELDS: Final = (
@@ -241,7 +241,9 @@ def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tup
     changes += _instances(before, after)
     changes += _fields(_CLUSTER_FIELDS, before, after, "")
     changes += _others(records)
-    order = {group: place for place, group in enumerate(dict.fromkeys((*GROUPS, *(one.group for one in changes))))}
+    order = {
+        group: place for place, group in enumerate(dict.fromkeys((*GROUPS, *(change.group for change in changes))))
+    }
     return tuple(sorted(changes, key=lambda change: order[change.group]))
 
 
@@ -283,12 +285,12 @@ def _outcomes(records: Sequence[Record]) -> Mapping[str, _Outcome]:
     for record in records:
         for name, news in _outcomes_of(record):
             by_name.setdefault(name, []).append(news)
-    found: dict[str, _Outcome] = {}
+    outcomes: dict[str, _Outcome] = {}
     for name, several in by_name.items():
         several.sort(key=lambda news: GROUPS.index(news.group) if news.group in GROUPS else GROUPS.index("moved"))
         abouts = dict.fromkeys(news.about for news in several if news.about)
-        found[name] = replace(several[0], about=", ".join(abouts))
-    return MappingProxyType(found)
+        outcomes[name] = replace(several[0], about=", ".join(abouts))
+    return MappingProxyType(outcomes)
 
 
 def _outcomes_of(record: Record) -> Iterator[tuple[str, _Outcome]]:
@@ -342,7 +344,7 @@ def _decoded(
 ) -> Iterator[Change]:
     """Yield one change for all ordinary decodes of the step."""
     step = next((record for record in records if isinstance(record, StepFinished)), None)
-    if step is None or not any(_is_ordinary(old[name], one) for name, one in new.items() if name in old):
+    if step is None or not any(_is_ordinary(old[name], request) for name, request in new.items() if name in old):
         return
     generated = plural(step.decode_requests, "request")
     yield Change(group="decode", path="requests.*.generated_tokens", about=f"{generated} decoded one token each")

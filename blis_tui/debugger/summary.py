@@ -108,9 +108,9 @@ _BOUND: Final = re.compile(r"latency\.(\w+)_ms\b")
 def worst_of(report: Report) -> Worst | None:
     """Return the worst request by the latency that is bounded; else by E2E, or TTFT if none completed."""
     for name in dict.fromkeys((*_bounded(report.experiment), "e2e_ms", "ttft_ms")):
-        found = _samples(report, name)
-        if found:
-            us, _, request = max(found, key=lambda one: (one[0], -one[1]))
+        samples = _samples(report, name)
+        if samples:
+            us, _, request = max(samples, key=lambda sample: (sample[0], -sample[1]))
             return Worst(request, SAMPLED[name], us)
     return None
 
@@ -140,21 +140,28 @@ def _samples(report: Report, name: str, column: str = _ANY, group: str = "") -> 
         column: ``slo_class`` or ``tenant_id`` to take only the requests of a group; empty = all.
         group: the group's name.
     """
-    one, warm_up_us = SAMPLED[name], report.experiment.warm_up_us
-    names = ("request_id", "arrival_us", "output_tokens", one.end, one.start or "arrival_us", column or "slo_class")
-    found: list[tuple[float, int, str]] = []
+    latency, warm_up_us = SAMPLED[name], report.experiment.warm_up_us
+    names = (
+        "request_id",
+        "arrival_us",
+        "output_tokens",
+        latency.end,
+        latency.start or "arrival_us",
+        column or "slo_class",
+    )
+    samples: list[tuple[float, int, str]] = []
     number = -1
     for block in report.rows.in_columns(names):
         for request, arrival_us, tokens, end_us, start_us, of in zip(*block, strict=True):
             number += 1
             if end_us is None or arrival_us < warm_up_us or (column and of != group):
                 continue
-            took_us = end_us - (start_us or 0 if one.start else 0)
-            if not one.per_gap:
-                found.append((took_us, number, str(request)))
+            took_us = end_us - (start_us or 0 if latency.start else 0)
+            if not latency.per_gap:
+                samples.append((took_us, number, str(request)))
             elif tokens > 1:
-                found.append((took_us / (tokens - 1), number, str(request)))
-    return found
+                samples.append((took_us / (tokens - 1), number, str(request)))
+    return samples
 
 
 # ---- what set a figure ----
@@ -193,7 +200,7 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "kv.preempted_requests": "preempted",
         "kv.peak_used": "step",
     }
-    | {f"latency.{one.field}": _MOMENTS[one.end] for one in LATENCIES}
+    | {f"latency.{latency.field}": _MOMENTS[latency.end] for latency in LATENCIES}
 )
 """Paths of figures, or their beginnings -> the kind of record that changes them."""
 
@@ -256,11 +263,11 @@ def _search(tape: EventStore, kind: str, *, back: bool) -> Generator[Progress, N
     """Return the first or last event that did something; the last of all if none did."""
     start = len(tape) + 1 if back else 0
     matches = of_kind(kind, tape) if tape.counted(kind) else lambda row: tape.has(row.event, kind)
-    found: int | None = 0
-    for found in tape.find(matches, start, back=back):
-        if found is None:
+    event: int | None = 0
+    for event in tape.find(matches, start, back=back):
+        if event is None:
             yield Progress(0, 0, None)
-    return found or len(tape)
+    return event or len(tape)
 
 
 # ---- percentiles ----
@@ -286,10 +293,10 @@ def _event_of(tape: EventStore, latency: str, request: str) -> Setting:
     life = tape.life(request)
     kind = _MOMENTS[SAMPLED[latency].end]
     if kind != "scheduled":
-        events = [one.event for one in life if one.what == kind]
+        events = [entry.event for entry in life if entry.what == kind]
         return Setting(events[-1] if events else len(tape), request)
     # Where steps are planned ahead, it is the first step that worked on the request, not the plan before it.
-    starts = {one.what: one.event for one in reversed(life)}
+    starts = {entry.what: entry.event for entry in reversed(life)}
     return Setting(starts.get("started", starts.get("scheduled", len(tape))), request)
 
 
@@ -300,7 +307,7 @@ def _gap(tape: EventStore, summary: Summary, statistic: str) -> Generator[Progre
         return Setting(len(tape))
     wanted = samples[_rank(statistic, len(samples))]
     steps = Steps(tape, len(tape))
-    best, found = -1, Setting(len(tape))
+    best, widest = -1, Setting(len(tape))
     warm_up_us = summary.report.experiment.warm_up_us
     for number, name in enumerate(tape.names()):
         if not number % SLICE:
@@ -312,10 +319,10 @@ def _gap(tape: EventStore, summary: Summary, statistic: str) -> Generator[Progre
         for before_us, after_us in pairwise(token_times_us(life, steps)):
             off = abs(after_us - before_us - seen_us)
             if (best < 0 or off < best) and after_us >= warm_up_us:
-                best, found = off, Setting(_step_until(tape, after_us, life.instance), name)
+                best, widest = off, Setting(_step_until(tape, after_us, life.instance), name)
                 if not off:
-                    return found
-    return found
+                    return widest
+    return widest
 
 
 def _step_until(tape: EventStore, time_us: int, instance: int) -> int:
@@ -364,8 +371,8 @@ def _of_finding(tape: EventStore, finding: Finding) -> Generator[Progress, None,
     """Return where to look at what a warning is about: its request's worst moment, or where it begins."""
     if finding.request is not None:
         life = tape.life(finding.request)
-        preempted = [one.event for one in life if one.what == "preempted"]
-        return Setting((preempted or [one.event for one in life] or [len(tape)])[-1], finding.request)
+        preempted = [entry.event for entry in life if entry.what == "preempted"]
+        return Setting((preempted or [entry.event for entry in life] or [len(tape)])[-1], finding.request)
     if finding.id in _BEGINS:
         return Setting((yield from _search(tape, _BEGINS[finding.id], back=False)))
     if finding.id in _STOPS:

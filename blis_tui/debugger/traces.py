@@ -63,12 +63,12 @@ class Trace:
         """Return the largest value in a range of events; NaN if it has none there."""
         start = max(bisect_right(self._events, first) - 1, 0)
         stop = bisect_right(self._events, min(last, self.until))
-        return max((one for one in self._values[start:stop] if not isnan(one)), default=nan)
+        return max((value for value in self._values[start:stop] if not isnan(value)), default=nan)
 
     @property
     def top(self) -> float:
         """The largest value so far; 0 if there is none."""
-        return max((one for one in self._values if not isnan(one)), default=0)
+        return max((value for value in self._values if not isnan(value)), default=0)
 
 
 class Tracer:
@@ -173,7 +173,7 @@ def printed(
     stop, figure = wish.stop, wish.figure
     watch = Watch((stop,))
     watch.reset(simulation)
-    found: list[Printed] = []
+    rows: list[Printed] = []
     records: list[Record] = []
     ends = [
         simulation.subscribe(kind, records.append) for kind in sorted({*streamed_kinds(), *watch.needs, *figure.needs})
@@ -182,7 +182,7 @@ def printed(
         simulation.run(max_events=1)
         if watch.check(simulation, records):
             value = float(figure.measure(simulation, records))
-            found.append(Printed(simulation.events, simulation.now_us, value, _request_of(records, stop)))
+            rows.append(Printed(simulation.events, simulation.now_us, value, _request_of(records, stop)))
             if stop.once:
                 break
         records.clear()
@@ -190,7 +190,7 @@ def printed(
             yield Progress(simulation.events, simulation.now_us, until)
     for end in ends:
         end()
-    return tuple(found)
+    return tuple(rows)
 
 
 def _request_of(records: Sequence[Record], stop: Breakpoint) -> str:
@@ -232,9 +232,9 @@ class Printout:
     def shown(self) -> Sequence[Printed]:
         """The rows that match, in their order; equal ones by event."""
         fits = parse_wanted(self.wanted)
-        found = [row for row in self.rows if fits(self, row)]
+        rows = [row for row in self.rows if fits(self, row)]
         at = COLUMNS.index(self.order)
-        return sorted(found, key=lambda row: (row[at] != row[at], row[at]), reverse=self.reverse)
+        return sorted(rows, key=lambda row: (row[at] != row[at], row[at]), reverse=self.reverse)
 
     def arranged(self, how: str) -> Printout:
         """Return them sorted by the ``next`` or ``previous`` column, or in ``reverse``."""
@@ -260,8 +260,8 @@ def parse_wanted(text: str) -> Callable[[Printout, Printed], bool]:
         raise InputError("a number is missing", help="such as `> 0.9`")
 
     def fits(printout: Printout, row: Printed) -> bool:
-        told = f"{row.request} {printout.text(row)}"
-        return all(compare(row.value, limit) for compare, limit in limits) and all(word in told for word in words)
+        content = f"{row.request} {printout.text(row)}"
+        return all(compare(row.value, limit) for compare, limit in limits) and all(word in content for word in words)
 
     return fits
 

@@ -189,11 +189,11 @@ class Instance(Picklable):
         pool = self.pool
         if (excess := unservable_reason(self.batch, request)) is not None:
             return excess
-        found = pool.visible_head(request.segments, now) if reuse else 0
-        if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:
+        cached = pool.visible_head(request.segments, now) if reuse else 0
+        if pool.missing(request, request.input_tokens) - cached + pool.idle_among(request, cached) > pool.free:
             return Excess(KV_BLOCKS, f"its KV blocks do not fit: {pool.free} are free")
-        if found:
-            pool.pin(request, found)
+        if cached:
+            pool.pin(request, cached)
         pool.hold(request, request.input_tokens)
         request.computed_tokens = request.input_tokens
         self.batch.reserved[request.index] = request

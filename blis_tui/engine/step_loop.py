@@ -360,15 +360,15 @@ class FastForward(StepLoop):
             now += count * duration
         else:
             taken = 0
-            for one, times in timed.decode_runs(load, count):
-                if times > 1 and now + times * one > bar:
-                    times = (bar - now - 1) // one + 1  # noqa: PLW2901  (no more of them start before it)
-                duration = one
-                if one in itl_us:
-                    itl_us[one] += times * decodes
+            for step_us, times in timed.decode_runs(load, count):
+                if times > 1 and now + times * step_us > bar:
+                    times = (bar - now - 1) // step_us + 1  # noqa: PLW2901  (no more of them start before it)
+                duration = step_us
+                if step_us in itl_us:
+                    itl_us[step_us] += times * decodes
                 else:
-                    itl_us[one] = times * decodes
-                now += times * one
+                    itl_us[step_us] = times * decodes
+                now += times * step_us
                 taken += times
                 if now >= bar:
                     break

@@ -249,10 +249,10 @@ class _SmallReads(BufferedReader):
     """A file that is read in small pieces only: the list of a zip file's members is read at once, whatever its size."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(_CHUNK + 1 if size is None or size < 0 else min(size, _CHUNK + 1))
-        if len(found) > _CHUNK:
+        data = super().read(_CHUNK + 1 if size is None or size < 0 else min(size, _CHUNK + 1))
+        if len(data) > _CHUNK:
             raise ValueError("its list of members is longer than that of a bundle")
-        return found
+        return data
 
 
 def _read(path: str, raw: BinaryIO, folder: Path) -> object:
@@ -301,7 +301,7 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
         or _SPEC.fullmatch(name) is None
         or not (at is None or isinstance(at, str))
         or not isinstance(breaks, list)
-        or not all(isinstance(one, str) for one in breaks)
+        or not all(isinstance(text, str) for text in breaks)
         or not isinstance(moments, list)
     ):
         raise _foreign(path, f"what {_ABOUT} says is not understood")
@@ -381,12 +381,12 @@ def read_stored(source: str, plugins: Registry | None = None) -> Stored:
     if source.endswith(SUFFIX):
         with unpacked(source, plugins) as bundle:
             return stored(source, parse_json(bundle.golden.report), bundle.golden.document)
-    found = stored(source, _parsed(Path(source)))
+    bare = stored(source, _parsed(Path(source)))
     header = Path(source.removesuffix(REPORT) + HEADER)
     if not source.endswith(REPORT) or not header.is_file():
-        return found
+        return bare
     golden = _parsed(header)
-    return stored(source, found.figures, _document(golden, found.sha256))
+    return stored(source, bare.figures, _document(golden, bare.sha256))
 
 
 def _document(golden: object, sha256: str) -> Mapping[str, object] | None:

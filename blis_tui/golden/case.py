@@ -197,7 +197,9 @@ def _check_pointers(document: Document, problems: Problems) -> None:
     places: list[tuple[str, DataPath, bool]] = [
         (pointer, ("golden", "tolerance", pointer), True) for pointer in as_map(golden.get("tolerance"))
     ]
-    places += [(str(one), ("golden", "redact", at), False) for at, one in enumerate(as_list(golden.get("redact")))]
+    places += [
+        (str(redacted), ("golden", "redact", at), False) for at, redacted in enumerate(as_list(golden.get("redact")))
+    ]
     for pointer, place, is_key in places:
         steps = tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
         at = unknown_step(steps)

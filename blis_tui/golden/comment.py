@@ -94,20 +94,20 @@ def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | 
         style: the page on which it is shown.
     """
     entries = survey(folder, root, names, plugins)
-    changes = [one for entry in entries if (one := _about(entry, root, plugins, style)) is not None]
+    changes = [change for entry in entries if (change := _about(entry, root, plugins, style)) is not None]
     if not changes:
         return f"### Golden tests: {plural(len(entries), 'golden')}, nothing has changed\n", True
-    counts = {state: len([1 for one in changes if one.state == state]) for state in _STATES}
+    counts = {state: len([1 for change in changes if change.state == state]) for state in _STATES}
     states = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     head = f"### Golden tests: {states}, of {plural(len(entries), 'golden')}\n"
-    changes.sort(key=lambda one: not one.breaks)  # stable: keeps the order of names otherwise
-    if broken := [_code(one.name) for one in changes if one.breaks]:
+    changes.sort(key=lambda change: not change.breaks)  # stable: keeps the order of names otherwise
+    if broken := [_code(change.name) for change in changes if change.breaks]:
         more = f" and {len(broken) - _NAMES:,} more" if len(broken) > _NAMES else ""
         head += f"\n**Expectations fail**: {', '.join(broken[:_NAMES])}{more}.\n"
-    if any(one.waiting for one in changes):
+    if any(change.waiting for change in changes):
         review = Project(root, root, folder).review_command()
         head += f"\nIf this is intended: run `pytest` and {_code(review)} in your checkout, and commit the goldens.\n"
-    return _cut(head, [one.text for one in changes], style.most), False
+    return _cut(head, [change.text for change in changes], style.most), False
 
 
 _UNEXPECTED: Final = "failing"
@@ -275,14 +275,14 @@ def _breaks(golden: Golden, known: Collection[str]) -> bool:
 def _verdicts(golden: Golden) -> list[Verdict]:
     """Return the verdicts of an experiment; a study's report has none."""
     try:
-        return [Verdict(**one) for one in json.loads(golden.report).get("expectations", [])]
+        return [Verdict(**expectation) for expectation in json.loads(golden.report).get("expectations", [])]
     except TypeError as error:
         raise InputError(f"the expectations of the stored report of {golden.spec} are damaged: {error}") from error
 
 
 def _broken_invariants(golden: Golden) -> list[str]:
-    found = json.loads(golden.report).get("invariants", {})
-    return [f"{name}: {text}" for name, text in found.items() if text != "ok"]
+    invariants = json.loads(golden.report).get("invariants", {})
+    return [f"{name}: {text}" for name, text in invariants.items() if text != "ok"]
 
 
 def _folded(differences: Sequence[Difference]) -> str:
@@ -355,12 +355,12 @@ def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
     write_text(target, plain_page("Golden tests", body, _STYLE))
 
 
-def _outcome(one: Mapping[str, object]) -> str:
-    return str(one.get("outcome", ""))
+def _outcome(test: Mapping[str, object]) -> str:
+    return str(test.get("outcome", ""))
 
 
-def _row(one: Mapping[str, object]) -> tuple[str, ...]:
-    report = one.get("report")
+def _row(test: Mapping[str, object]) -> tuple[str, ...]:
+    report = test.get("report")
     figures: tuple[str, ...] = ("", "", "")
     if isinstance(report, dict) and "latency" in report:  # not a study, which has many
         figures = (
@@ -368,11 +368,11 @@ def _row(one: Mapping[str, object]) -> tuple[str, ...]:
             f"{report['throughput']['output_tokens_per_s']:,.1f}",
             Markup(_bars(report["latency"]["ttft_ms"])),
         )
-    return (str(one["nodeid"]), f"{_outcome(one)} ({one.get('status', '')})", *figures)
+    return (str(test["nodeid"]), f"{_outcome(test)} ({test.get('status', '')})", *figures)
 
 
-def _details(one: Mapping[str, object]) -> str:
-    return f"<h2>{escape(str(one['nodeid']))}</h2><pre>{escape(str(one['text']))}</pre>"
+def _details(test: Mapping[str, object]) -> str:
+    return f"<h2>{escape(str(test['nodeid']))}</h2><pre>{escape(str(test['text']))}</pre>"
 
 
 def _bars(distribution: Mapping[str, float | None]) -> str:

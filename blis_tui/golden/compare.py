@@ -73,10 +73,10 @@ def _report_differences(golden: str, result: str, options: ComparisonOptions) ->
     for pointer in options.redact:
         redact(before, pointer)
         redact(after, pointer)
-    found = differences(before, after, as_pointer)
+    changes = differences(before, after, as_pointer)
     return tuple(
         difference
-        for difference in found
+        for difference in changes
         if difference.path not in options.tolerance or not _close(difference, options.tolerance)
     )
 
@@ -85,9 +85,9 @@ def tolerance_lines(golden: Golden, result: Golden, options: ComparisonOptions) 
     """Return which figures with a tolerance differ, and whether each is within it; empty if none does."""
     if not options.tolerance or golden.report == result.report:
         return []
-    found = differences(json.loads(golden.report), json.loads(result.report), as_pointer)
+    changes = differences(json.loads(golden.report), json.loads(result.report), as_pointer)
     lines = []
-    for difference in found:
+    for difference in changes:
         if difference.path in options.tolerance and difference.path not in options.redact:
             place = "within" if _close(difference, options.tolerance) else "beyond"
             lines.append(
@@ -109,11 +109,11 @@ def _close(difference: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
 
 
 def _other_text(golden: Golden, allowed: Golden) -> tuple[str, LineDifference] | None:
-    for name, found, expected in (
+    for name, actual, expected in (
         ("report", golden.report, allowed.report),
         ("header", golden.header(), allowed.header()),
     ):
-        if (other := first_line_difference(found, expected)) is not None:
+        if (other := first_line_difference(actual, expected)) is not None:
             return name, other
     return None
 
@@ -194,9 +194,9 @@ class Tolerance:
         bounds = (f"{name} {bound:g}" for name, bound in (("rel", self.rel), ("abs", self.abs)) if bound)
         return " or ".join(bounds) or "rel 0"
 
-    def accepts(self, golden: float, found: float) -> bool:
-        """Return whether ``found`` is close enough."""
-        return abs(found - golden) <= max(self.abs, self.rel * abs(golden))
+    def accepts(self, golden: float, actual: float) -> bool:
+        """Return whether ``actual`` is close enough."""
+        return abs(actual - golden) <= max(self.abs, self.rel * abs(golden))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

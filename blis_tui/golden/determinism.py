@@ -66,8 +66,8 @@ def find_nondeterminism(experiment: Experiment) -> str:
             return str(error)
         raise
     again = Simulation(experiment)
-    if found := _compare(again, lines):
-        return f"a second run differs at {found}"
+    if difference := _compare(again, lines):
+        return f"a second run differs at {difference}"
     if _end(again) != end:
         return "a second run ends in a different state"
     alone = Simulation(experiment)
@@ -168,8 +168,8 @@ def _resumed_differently(experiment: Experiment, lines: list[str], end: tuple[st
     fresh.restore(checkpoint)
     if fresh.digest() != before:
         return f"the state restored from a checkpoint at event {middle} is different"
-    if found := _compare(fresh, lines[len(passed) :]):
-        return f"continuing from a checkpoint at event {middle} differs at {found}"
+    if difference := _compare(fresh, lines[len(passed) :]):
+        return f"continuing from a checkpoint at event {middle} differs at {difference}"
     return "" if _end(fresh) == end else f"continuing from a checkpoint at event {middle} ends in a different state"
 
 
@@ -177,9 +177,9 @@ def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
     """Compare with a run in another process with another hash seed, and so another order of sets."""
     with OtherProcess() as other:
         answer = other.call(f"{__name__}:{record_run.__name__}", experiment)
-    found, (_, digest) = cast("tuple[list[str], tuple[str, str]]", answer)
+    others, (_, digest) = cast("tuple[list[str], tuple[str, str]]", answer)
     listener = _Listener(iter(lines))
-    for line in found:
+    for line in others:
         listener.take(line)
     if difference := listener.finish():
         return f"a run in another process, with another hash seed, differs at {difference}"
@@ -214,19 +214,19 @@ def _mutating_queries(experiment: Experiment) -> str:
     """Check that query methods of plug-ins change no state, and no request that they are asked about."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     kinds = dict.fromkeys(type(part) for part in Simulation(experiment).parts_from(modules))
-    found: list[tuple[str, str]] = []
+    mutations: list[tuple[str, str]] = []
     with ExitStack() as watched:
         for kind, (signs, (methods, reporting)) in product(kinds, _QUERIES.items()):
             for name in methods if _has(kind, "state", *signs) else ():
-                owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+                owner = next((base for base in kind.__mro__ if name in base.__dict__), None)
                 if owner is not None and owner.__module__ in modules and isfunction(owner.__dict__[name]):
-                    watched.enter_context(_replaced(owner, name, reporting(owner.__dict__[name], found)))
+                    watched.enter_context(_replaced(owner, name, reporting(owner.__dict__[name], mutations)))
         simulation = Simulation(experiment)
-        while not found and simulation.step() is not None:
+        while not mutations and simulation.step() is not None:
             pass
-    if not found:
+    if not mutations:
         return ""
-    what, why = found[0]
+    what, why = mutations[0]
     return f"{what} at event {simulation.events}; {why}"
 
 
@@ -234,7 +234,7 @@ def _has(kind: type, *names: str) -> bool:
     return all(hasattr(kind, name) for name in names)
 
 
-def _reporting_state(method: Callable[..., object], found: list[tuple[str, str]]) -> Callable[..., object]:
+def _reporting_state(method: Callable[..., object], mutations: list[tuple[str, str]]) -> Callable[..., object]:
     """Return a method that also reports if it has changed `state()`: what, and why it must not."""
 
     @wraps(method)
@@ -244,13 +244,13 @@ def _reporting_state(method: Callable[..., object], found: list[tuple[str, str]]
         if (after := repr(self.state())) != before:
             states = f"from {before[:_SHOWN]} to {after[:_SHOWN]}"
             what = f"{type(self).__name__} changes what it remembers in `{method.__name__}`, {states},"
-            found.append((what, "others ask that, too, who only want to know, and would change results"))
+            mutations.append((what, "others ask that, too, who only want to know, and would change results"))
         return answer
 
     return asked
 
 
-def _reporting_request(method: Callable[..., object], found: list[tuple[str, str]]) -> Callable[..., object]:
+def _reporting_request(method: Callable[..., object], mutations: list[tuple[str, str]]) -> Callable[..., object]:
     """Return a method that also reports which attributes of the request it has changed."""
 
     @wraps(method)
@@ -260,7 +260,7 @@ def _reporting_request(method: Callable[..., object], found: list[tuple[str, str
         values = zip(FIELDS, before, request.__getstate__(), strict=True)
         if changed := [f"`{field}`" for field, old, new in values if not _equal(old, new)]:
             what = f"{type(self).__name__} changes {', '.join(changed)} of the request in `{method.__name__}`"
-            found.append((what, "the request is the engine's, and may only be read"))
+            mutations.append((what, "the request is the engine's, and may only be read"))
         return answer
 
     return asked
@@ -306,8 +306,8 @@ class _Numbered:
     index: int
 
 
-def _as_number(one: Request | _Numbered) -> tuple[type[_Numbered], tuple[int]]:
-    return _Numbered, (one.index,)
+def _as_number(request: Request | _Numbered) -> tuple[type[_Numbered], tuple[int]]:
+    return _Numbered, (request.index,)
 
 
 _AS_NUMBERS: Final = {**copyreg.dispatch_table, Request: _as_number, _Numbered: _as_number}

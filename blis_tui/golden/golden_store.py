@@ -305,8 +305,8 @@ def _require_one_origin(path: Path, golden: Golden, report: Mapping[str, object]
     if not isinstance(meta, dict):  # a study's header is compared with that of the new result
         return
     for name, stated in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
-        if stated != (found := meta.get(name)):
-            raise _damaged_error(path, f"its `{name}` is {stated}, but its report says {found}")
+        if stated != (reported := meta.get(name)):
+            raise _damaged_error(path, f"its `{name}` is {stated}, but its report says {reported}")
 
 
 def _parse(header: Mapping[str, object], report: str) -> Golden:
@@ -422,27 +422,27 @@ _MOST: Final = 60
 """Maximum number of characters of a line that are shown."""
 
 
-def first_line_difference(found: str, expected: str) -> LineDifference | None:
+def first_line_difference(actual: str, expected: str) -> LineDifference | None:
     """Return the first line that is not as expected; None if the texts are equal."""
-    if found == expected:
+    if actual == expected:
         return None
-    lines = found.split("\n"), expected.split("\n")
+    lines = actual.split("\n"), expected.split("\n")
     same = next(
         (at for at, (line, other) in enumerate(zip(*lines, strict=False)) if line != other), min(map(len, lines))
     )
     return LineDifference(same + 1, *_excerpts(*(side[same] if same < len(side) else None for side in lines)))
 
 
-def _excerpts(found: str | None, expected: str | None) -> tuple[str | None, str | None]:
+def _excerpts(actual: str | None, expected: str | None) -> tuple[str | None, str | None]:
     """Return as much of two lines as is shown: their beginnings, unless only what is left out there differs."""
-    shown = tuple(None if line is None else line.strip()[:_MOST] for line in (found, expected))
-    if found is None or expected is None or shown[0] != shown[1]:
+    shown = tuple(None if line is None else line.strip()[:_MOST] for line in (actual, expected))
+    if actual is None or expected is None or shown[0] != shown[1]:
         return shown[0], shown[1]
-    ends = min(len(found), len(expected))
-    same = next((at for at in range(ends) if found[at] != expected[at]), ends)
+    ends = min(len(actual), len(expected))
+    same = next((at for at in range(ends) if actual[at] != expected[at]), ends)
     start = max(same - _MOST // 3, 0)
-    one, other = ("…" * bool(start) + line[start : start + _MOST] for line in (found, expected))
-    return one, other
+    left, right = ("…" * bool(start) + line[start : start + _MOST] for line in (actual, expected))
+    return left, right
 
 
 MAX_ENTRIES: Final = 2048

@@ -76,14 +76,14 @@ class TimeLimit:
 
     def _foreign(self, frame: FrameType | None) -> FrameType | None:
         """Return the outermost call of foreign code that this package waits for."""
-        found = None
+        foreign = None
         while frame is not None and frame is not self._owner:
             # Ignore generators: they keep one frame across values, so a frame seen again proves nothing.
             code = frame.f_code
             if not code.co_flags & inspect.CO_GENERATOR and not code.co_filename.startswith((_PACKAGE, "<frozen")):
-                found = frame
+                foreign = frame
             frame = frame.f_back
-        return found
+        return foreign
 
 
 _PROGRAM: Final = "from blis_tui.golden.other_process import serve; serve()"

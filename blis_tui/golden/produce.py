@@ -131,14 +131,14 @@ def produce_checked(
     result = produce(experiment, spec=spec, case=case, go_on=go_on)
     for check in checks:
         if check != _HASH_SEED:
-            found = _REPEATS[check](experiment, result)
+            difference = _REPEATS[check](experiment, result)
         elif is_known(result) and os.environ.get("PYTHONHASHSEED", _DRAWN) == _DRAWN:
             continue
         else:
             with OtherProcess() if other is None else nullcontext(other) as elsewhere:
-                found = _hash_seed(elsewhere, experiment, result)
-        if found:
-            return result, found
+                difference = _hash_seed(elsewhere, experiment, result)
+        if difference:
+            return result, difference
     return result, ""
 
 
@@ -170,8 +170,8 @@ _REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint}
 def _hash_seed(other: OtherProcess, experiment: Experiment, result: Golden) -> str:
     """Repeat the run in another process with another hash seed."""
     try:
-        found = other.call(f"{__name__}:{digests.__name__}", experiment)
+        answer = other.call(f"{__name__}:{digests.__name__}", experiment)
     except SimulationError as error:
         return error.message
-    same = found == [_digest(result.report), result.chain.sha256]
+    same = answer == [_digest(result.report), result.chain.sha256]
     return "" if same else "another process, with another hash seed, gives a different result"

@@ -217,7 +217,7 @@ def relative_to_cwd(path: Path) -> str:
 def plugins_option(names: Iterable[str]) -> str:
     """Return the options that make a command of ``blis-tui`` load plug-ins, from the current folder."""
     shown = (relative_to_cwd(Path(name)) if name.endswith(SCRIPT) else name for name in names)
-    return "".join(f" --plugins {quote(one)}" for one in shown)
+    return "".join(f" --plugins {quote(name)}" for name in shown)
 
 
 def accept_command(files: GoldenFiles) -> str:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
     """Return the goldens below a folder; if patterns are given, those that match one."""
-    found = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
+    goldens = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
     if not patterns:
-        return found
-    return [files for files in found if any(_matches(files, pattern) for pattern in patterns)]
+        return goldens
+    return [files for files in goldens if any(_matches(files, pattern) for pattern in patterns)]
 
 
 def _matches(files: GoldenFiles, pattern: str) -> bool:
@@ -58,11 +58,11 @@ def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> 
         InputError: the golden is broken, or the spec cannot be read.
         SpecError: the spec is broken.
     """
-    for pending in [one for one in (False, True) if files.exists(pending=one)] or [True]:  # reading what is gone raises
+    for pending in [new for new in (False, True) if files.exists(pending=new)] or [True]:  # reading what is gone raises
         stored = files.read(pending=pending)
         spec = root / stored.spec
-        found = (case for case in cases_of(spec, plugins) if case.name == stored.case) if spec.is_file() else ()
-        for case in found:
+        cases = (case for case in cases_of(spec, plugins) if case.name == stored.case) if spec.is_file() else ()
+        for case in cases:
             return case
     return None
 
@@ -226,7 +226,7 @@ def summary(entries: Sequence[GoldenEntry]) -> str:
     """Return how many golden tests are in each state, each counted once, and how many new results wait."""
     waiting = len([entry for entry in entries if entry.waiting])
     states = [entry.state for entry in entries]
-    counts = [f"{states.count(one)} {words}" for one, words in _STATES.items() if one in states]
+    counts = [f"{states.count(state)} {words}" for state, words in _STATES.items() if state in states]
     results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
     details = f": {', '.join(counts)}{results}" if counts else ""
     return f"{plural(len(entries), 'golden test')}{details}"
@@ -246,7 +246,10 @@ def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Gol
         stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
     except BlisError as error:
         return GoldenEntry(files=files, spec="", case="", state="broken", waiting=waiting, problem=str(error))
-    shown = next((one for one in reversed(stored) if (root / one.spec).is_file()), stored[-1] if stored else None)
+    shown = next(
+        (candidate for candidate in reversed(stored) if (root / candidate.spec).is_file()),
+        stored[-1] if stored else None,
+    )
     spec, case = ("", "") if shown is None else (shown.spec, shown.case)
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
     try:

@@ -315,7 +315,9 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
 def differs_only_in_engine(difference: ResultDifference) -> bool:
     """Return whether a result differs only in the engine number."""
     return (
-        not difference.records and not difference.spec and {one.path for one in difference.report} <= {"/meta/engine"}
+        not difference.records
+        and not difference.spec
+        and {change.path for change in difference.report} <= {"/meta/engine"}
     )
 
 
@@ -345,7 +347,7 @@ def _refusal(golden: Golden) -> str:
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     """Return a failure that says so if the result breaks an invariant, or other expectations than the known ones."""
     report = json.loads(outcome.report)
-    verdicts = [Verdict(**found) for found in report["expectations"]]
+    verdicts = [Verdict(**expectation) for expectation in report["expectations"]]
     broken = [
         f"golden.xfail: `{name}` is not an expectation of the experiment"
         for name in case.known

@@ -94,12 +94,12 @@ def _plugins(study: Study) -> tuple[Mapping[str, str], ...]:
     """Return the descriptions of the users' plug-ins that any run names."""
     if study.plugins is None or not study.plugins.own:
         return ()
-    found: dict[tuple[str, str], Mapping[str, str]] = {}
+    by_name: dict[tuple[str, str], Mapping[str, str]] = {}
     for point in study.points:
         with suppress(SpecError):  # a run that is invalid names nothing
             named = described_plugins(experiment_of(study, point, study.seeds[0]))
-            found |= {(one["plug_point"], one["name"]): one for one in named}
-    return tuple(found[key] for key in sorted(found))
+            by_name |= {(plugin["plug_point"], plugin["name"]): plugin for plugin in named}
+    return tuple(by_name[key] for key in sorted(by_name))
 
 
 def _report(result: StudyResult) -> str:
@@ -135,7 +135,7 @@ def _line(row: Row, names: Sequence[str], *, front: bool) -> dict[str, object]:
 
 def changes(golden: Golden, result: Golden) -> list[str]:
     """Return the changes in the study's answer: points that joined or left the front, and changed verdicts."""
-    old, new = (json.loads(one.report)["runs"] for one in (golden, result))
+    old, new = (json.loads(stored.report)["runs"] for stored in (golden, result))
     both = [name for name in new if name in old]
     changed = [name for name in both if old[name] != new[name]]
     turns = {

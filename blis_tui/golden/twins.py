@@ -54,16 +54,18 @@ def comparison(tolerance: TwinTolerance) -> ComparisonOptions:
     """Return the tolerance of each figure; those without one, such as what was asked and answered, must be equal."""
     mean, tail, counts = (Tolerance(rel=share) for share in (tolerance.latency, tolerance.tail, tolerance.counts))
     bounds = {"mean": mean, "p50": mean, "p99": tail}
-    found: dict[str, Tolerance] = {}
+    tolerances: dict[str, Tolerance] = {}
     for metric in METRICS:
-        found[f"/latency_ms/{metric}/mape"] = Tolerance(abs=tolerance.error)
-        found |= {f"/latency_ms/{metric}/{side}/{name}": bound for side in _SIDES for name, bound in bounds.items()}
+        tolerances[f"/latency_ms/{metric}/mape"] = Tolerance(abs=tolerance.error)
+        tolerances |= {
+            f"/latency_ms/{metric}/{side}/{name}": bound for side in _SIDES for name, bound in bounds.items()
+        }
     for side in _SIDES:
-        found |= {f"/engine/{name}/{side}": Tolerance(rel=tolerance.counts, abs=_FEW) for name in _COUNTS}
-        found |= {f"/engine/{name}/{side}": counts for name in _LEVELS}
-        found[f"/engine/step_ms/{side}"] = mean
-    found["/engine/front_end_ms"] = Tolerance(rel=tolerance.latency, abs=_SHORT_MS)
-    return ComparisonOptions(records=False, tolerance=found, redact=("/parting",))
+        tolerances |= {f"/engine/{name}/{side}": Tolerance(rel=tolerance.counts, abs=_FEW) for name in _COUNTS}
+        tolerances |= {f"/engine/{name}/{side}": counts for name in _LEVELS}
+        tolerances[f"/engine/step_ms/{side}"] = mean
+    tolerances["/engine/front_end_ms"] = Tolerance(rel=tolerance.latency, abs=_SHORT_MS)
+    return ComparisonOptions(records=False, tolerance=tolerances, redact=("/parting",))
 
 
 def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: str, case: str) -> Golden:
@@ -81,10 +83,10 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
         PolicyError: the experiment has several instances.
     """
     recording = read_recording(folder / twin.recording)
-    found = compare_with_simulation(recording, experiment, experiment.name, twin.steps)
+    compared = compare_with_simulation(recording, experiment, experiment.name, twin.steps)
     document = {key: value for key, value in experiment.document.items() if key not in _NOT_OF_SERVER}
     return Golden(
-        report=report_text(_report(recording, found, experiment.name, twin.steps)),
+        report=report_text(_report(recording, compared, experiment.name, twin.steps)),
         spec=spec,
         case=case,
         spec_sha256=sha256(to_sorted_json(document).encode()).hexdigest(),
@@ -105,8 +107,8 @@ def answer(golden: Golden, result: Golden, differences: Sequence[Difference]) ->
         differences: the differences beyond the tolerances.
     """
     lines = [_moved({difference.path for difference in differences}), "server and simulation first diverge"]
-    for mark, one in (("-", golden), ("+", result)):
-        parting = json.loads(one.report).get("parting")
+    for mark, side in (("-", golden), ("+", result)):
+        parting = json.loads(side.report).get("parting")
         if not isinstance(parting, dict):
             lines.append(f"  {mark} never")
             continue
@@ -155,8 +157,8 @@ def _asked(recording: Recording) -> str:
     return sha256(to_sorted_json(asked).encode()).hexdigest()
 
 
-def _latency(found: Agreement) -> dict[str, object]:
-    return {"measured": dict(found.left), "simulated": dict(found.right), "mape": found.mape}
+def _latency(agreement: Agreement) -> dict[str, object]:
+    return {"measured": dict(agreement.left), "simulated": dict(agreement.right), "mape": agreement.mape}
 
 
 def _engine(twin: Twin) -> dict[str, object]:

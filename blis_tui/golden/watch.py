@@ -113,9 +113,9 @@ def spec_files(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         here = Path(at)
         folders[:] = sorted(
-            one
-            for one in folders
-            if not any(fnmatch(one, pattern) for pattern in _LEFT_OUT) and not (here / one / "pyvenv.cfg").is_file()
+            name
+            for name in folders
+            if not any(fnmatch(name, pattern) for pattern in _LEFT_OUT) and not (here / name / "pyvenv.cfg").is_file()
         )
         yield from (here / name for name in sorted(names) if _is_spec(here / name, patterns))
 
@@ -127,10 +127,10 @@ def _is_spec(path: Path, patterns: Sequence[str]) -> bool:
 def stamp(path: Path) -> Stamp:
     """Return what changes whenever a file does."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 class Watch:
@@ -177,17 +177,17 @@ class Watch:
                     f"{relative_to_cwd(path)} is no golden test: pytest runs {', '.join(self._project.spec_glob)}",
                     help="rename it, or add its pattern to `blis_spec_glob` in pytest's configuration",
                 )
-        found = self._found()
-        if not found:
+        specs = self._found()
+        if not specs:
             raise InputError(
                 f"there is no golden test in {', '.join(map(relative_to_cwd, self._paths))}",
                 help=f"pytest runs {', '.join(self._project.spec_glob)}: `blis-tui spec init` makes a first one",
             )
         self._registry(self._project)
-        for spec in found:
+        for spec in specs:
             self._load(spec)
         self._seen = self._acted = self._stamps()
-        return tuple(_problem(path, one) for path, one in self._specs.items() if one.problem)
+        return tuple(_problem(path, watched) for path, watched in self._specs.items() if watched.problem)
 
     @property
     def tests(self) -> tuple[WatchedTest, ...]:
@@ -217,11 +217,11 @@ class Watch:
         tests: list[WatchedTest] = []
         for project in [registry for registry in self._registries if changed & self._scripts(registry)]:
             del self._registries[project]
-        found = self._found()
-        for path in [spec for spec in self._specs if spec not in found]:
+        specs = self._found()
+        for path in [spec for spec in self._specs if spec not in specs]:
             del self._specs[path]
             verdicts.append(Verdict(name=relative_to_cwd(path), status="gone", text="its goldens belong to no test"))
-        for path in found:
+        for path in specs:
             before = self._specs.get(path)
             is_new = before is None or not before.reads.isdisjoint(changed)
             if not is_new and before is not None and not before.problem:
@@ -229,12 +229,12 @@ class Watch:
             after = self._load(path)
             if after.problem and (is_new or before is None or after.problem != before.problem):
                 verdicts.append(_problem(path, after))
-            old = {} if before is None else {one.case.name: one.reads for one in before.tests}
+            old = {} if before is None else {test.case.name: test.reads for test in before.tests}
             everything = before is None or bool(before.problem)
             tests += [
-                one
-                for one in after.tests
-                if everything or not changed.isdisjoint(one.reads | old.get(one.case.name, one.reads))
+                test
+                for test in after.tests
+                if everything or not changed.isdisjoint(test.reads | old.get(test.case.name, test.reads))
             ]
         self._note_new()
         return Round(_distinct(verdicts), tuple(tests))
@@ -300,13 +300,13 @@ class Watch:
             cases = cases_of(spec, plugins)
             reads |= _opened()
             tests = tuple(self._test(case, project, scripts) for case in cases)
-            found = _Spec(tests, "", frozenset({spec}.union(*(one.reads for one in tests))))
+            loaded = _Spec(tests, "", frozenset({spec}.union(*(test.reads for test in tests))))
         except BlisError as error:
             before = self._specs.get(spec)
             reads = reads.union(_opened(), before.reads if before else ())
-            found = _Spec((), str(error), frozenset(reads))
-        self._specs[spec] = found
-        return found
+            loaded = _Spec((), str(error), frozenset(reads))
+        self._specs[spec] = loaded
+        return loaded
 
     def _test(self, case: Case, project: Project, scripts: frozenset[Path]) -> WatchedTest:
         clear_opened_inputs()
@@ -330,7 +330,7 @@ class Watch:
         if known is None or test.reads.issuperset(opened):
             return
         wider = replace(test, reads=test.reads.union(opened))
-        tests = tuple(wider if one.case.name == test.case.name else one for one in known.tests)
+        tests = tuple(wider if other.case.name == test.case.name else other for other in known.tests)
         self._specs[test.case.spec] = _Spec(tests, known.problem, known.reads | wider.reads)
         self._note_new()
 

@@ -600,12 +600,12 @@ class PluginConfig:
 def named_in(record: object) -> Iterator[tuple[str, PluginConfig]]:
     """Yield every plug-in that a record or its nested records name: the plug point, and the configuration."""
     if isinstance(record, tuple):
-        for one in record:
-            yield from named_in(one)
+        for element in record:
+            yield from named_in(element)
     elif is_dataclass(record):
-        for one in fields(record):
-            held = getattr(record, one.name)
-            point = one.metadata["key"].point if "key" in one.metadata else ""
+        for declared in fields(record):
+            held = getattr(record, declared.name)
+            point = declared.metadata["key"].point if "key" in declared.metadata else ""
             if not point:
                 yield from named_in(held)
             elif held is not None:

@@ -536,8 +536,8 @@ class Experiment:
         if not self.plugins.origins:
             return ()
         named = named_in((self.workload, self.policy, self.cluster, self.pools))
-        found = dict.fromkeys(plugin for path, config in named for plugin in self.plugins.used(path, config))
-        return tuple(sorted((plugin for plugin in found if plugin.origin is not None), key=attrgetter("path", "name")))
+        used = dict.fromkeys(plugin for path, config in named for plugin in self.plugins.used(path, config))
+        return tuple(sorted((plugin for plugin in used if plugin.origin is not None), key=attrgetter("path", "name")))
 
     @property
     def instances(self) -> int:

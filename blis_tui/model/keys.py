@@ -231,9 +231,9 @@ def variants(
         limits: further keywords of JSON Schema.
     """
     alone = not any(keys for _, keys in kinds.values())
-    found = Variants(kinds, prefix, which or ("The kind." if alone else WHICH))
+    alternatives = Variants(kinds, prefix, which or ("The kind." if alone else WHICH))
     optional = absent is not MISSING
-    return _field(Key(doc=doc, limits=limits, default=default, optional=optional, variants=found), absent)
+    return _field(Key(doc=doc, limits=limits, default=default, optional=optional, variants=alternatives), absent)
 
 
 def plug_in(
@@ -328,7 +328,7 @@ def keys_of(kind: type) -> dict[str, tuple[Key, str]]:
     types = own.get("__annotations__", {})
     listed = [(name, there.get(name)) for name in (types or there)]
     return {
-        name: (one.metadata["key"], str(types.get(name, "")))
-        for name, one in listed
-        if isinstance(one, Field) and "key" in one.metadata
+        name: (declared.metadata["key"], str(types.get(name, "")))
+        for name, declared in listed
+        if isinstance(declared, Field) and "key" in declared.metadata
     }

@@ -107,7 +107,7 @@ def json_type(annotation: object) -> str:
         KeyError: documents have no such values.
     """
     if isinstance(annotation, UnionType):  # `int | None`: may be omitted
-        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
+        (annotation,) = (argument for argument in get_args(annotation) if argument is not NoneType)
     return _TYPES[get_origin(annotation) or annotation]  # type: ignore[index]  # what is no type is not in the table
 
 
@@ -266,10 +266,10 @@ class Registry:
         """Iterate over the plug-in that a spec names at a plug point, and those that its settings name."""
         plugin = self.find(path, config.kind)
         yield plugin
-        for one in fields(plugin.settings):
-            if "point" in one.metadata:
-                for part in cast("tuple[Named, ...]", config.settings.get(one.name, ())):
-                    yield from self.used(one.metadata["point"].path, part)
+        for declared in fields(plugin.settings):
+            if "point" in declared.metadata:
+                for part in cast("tuple[Named, ...]", config.settings.get(declared.name, ())):
+                    yield from self.used(declared.metadata["point"].path, part)
 
     def create(
         self, point: PlugPoint[P, T], name: str, settings: Mapping[str, object], *args: P.args, **more: P.kwargs
@@ -316,9 +316,9 @@ def _fields_of(settings: type) -> _Fields:
     """Return the fields of a settings class, which every simulation asks for."""
     known = fields(settings)
     return _Fields(
-        {one.name: one.default is MISSING for one in known},
-        tuple((one.name, one.metadata["key"].words) for one in known if one.metadata["key"].words),
-        tuple((one.name, one.metadata["point"]) for one in known if "point" in one.metadata),
+        {declared.name: declared.default is MISSING for declared in known},
+        tuple((declared.name, declared.metadata["key"].words) for declared in known if declared.metadata["key"].words),
+        tuple((declared.name, declared.metadata["point"]) for declared in known if "point" in declared.metadata),
     )
 
 
@@ -350,7 +350,7 @@ def plugins_in(modules: Iterable[ModuleType]) -> tuple[Plugin, ...]:
         for value in vars(module).values():
             if getattr(value, "__module__", None) == module.__name__ and _MARK in getattr(value, "__dict__", {}):
                 plugin = value.__dict__[_MARK]
-                if not any(plugin is one for one in plugins):  # it may have several names in its module
+                if not any(plugin is known for known in plugins):  # it may have several names in its module
                     plugins.append(plugin)
     return tuple(plugins)
 
@@ -381,11 +381,11 @@ def place_in_plugin(error: BaseException, modules: Iterable[str] = ()) -> str:
 
 def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
     """Return the frames in an error's traceback, with the line of each."""
-    found, trace = [], error.__traceback__
+    frames, trace = [], error.__traceback__
     while trace is not None:
-        found.append((trace.tb_frame, trace.tb_lineno))
+        frames.append((trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    return found
+    return frames
 
 
 def _module_of(frame: FrameType) -> str:

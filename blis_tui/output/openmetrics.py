@@ -76,12 +76,12 @@ class Family:
 
 def buckets_of_tokens(most: int) -> tuple[float, ...]:
     """Return 1, 2, 5, 10, 20 ... up to ``most``."""
-    found: list[float] = []
+    bounds: list[float] = []
     power = 1
     while power <= most:
-        found += [float(power * digit) for digit in (1, 2, 5) if power * digit <= most]
+        bounds += [float(power * digit) for digit in (1, 2, 5) if power * digit <= most]
         power *= 10
-    return tuple(found)
+    return tuple(bounds)
 
 
 def longest(pool: Pool) -> int:
@@ -374,9 +374,9 @@ class Scrapes:
                 continue
             prefill = row.prefill_instance if row.prefill_instance >= 0 else row.instance
             for family, of_instances in zip(FAMILIES, added, strict=True):
-                found = family.of(row)
-                if found is not None:
-                    time_us, value = found
+                sample = family.of(row)
+                if sample is not None:
+                    time_us, value = sample
                     when = table.deadline_us(row) if time_us == AT_DEADLINE else time_us
                     self._add(family, of_instances, prefill if family.prefill else row.instance, when, value)
             if row.first_token_us >= 0 and row.output_tokens:
@@ -393,9 +393,9 @@ class Scrapes:
             if family.name != described:
                 yield from about(family.name, "counter", family.help)
                 described = family.name
-            for one in series:
-                for point in one.points():
-                    yield _line(f"{family.name}_total", one.labels, str(point.total), point.time_us)
+            for labelled in series:
+                for point in labelled.points():
+                    yield _line(f"{family.name}_total", labelled.labels, str(point.total), point.time_us)
         yield "# EOF\n"
 
     # ---- metrics from requests ----
@@ -482,24 +482,24 @@ def about(name: str, kind: str, text: str) -> Iterator[str]:
 def _histogram(family: Family, series: Sequence[_Series]) -> Iterator[str]:
     name = f"{family.name}_bucket"
     yield from about(name, "unknown", family.help)
-    for one in series:
-        rows = [(list(accumulate(point.counts)), point.time_us) for point in one.points()]
-        for bucket, end in enumerate((*one.ends, None)):
-            labels = {**one.labels, "le": "+Inf" if end is None else _end(end)}
+    for labelled in series:
+        rows = [(list(accumulate(point.counts)), point.time_us) for point in labelled.points()]
+        for bucket, end in enumerate((*labelled.ends, None)):
+            labels = {**labelled.labels, "le": "+Inf" if end is None else _end(end)}
             for upto, time_us in rows:
                 yield _line(name, labels, str(upto[bucket]), time_us)
     name = f"{family.name}_count"
     yield from about(name, "unknown", family.help)
-    for one in series:
-        for point in one.points():
+    for labelled in series:
+        for point in labelled.points():
             *_, count = accumulate(point.counts)
-            yield _line(name, one.labels, str(count), point.time_us)
+            yield _line(name, labelled.labels, str(count), point.time_us)
     name = f"{family.name}_sum"
     yield from about(name, "unknown", family.help)
-    for one in series:
-        for point in one.points():
+    for labelled in series:
+        for point in labelled.points():
             value = seconds(point.total) if family.buckets_s else str(point.total)
-            yield _line(name, one.labels, value, point.time_us)
+            yield _line(name, labelled.labels, value, point.time_us)
 
 
 def _end(value: float) -> str:

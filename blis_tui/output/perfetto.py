@@ -207,7 +207,7 @@ def _value(value: Argument) -> bytes:
         return number(4, value)
     if isinstance(value, str):
         return data(6, value)
-    return b"".join([data(12, data(6, one)) for one in value])
+    return b"".join([data(12, data(6, element)) for element in value])
 
 
 class Lanes:
@@ -590,7 +590,7 @@ class Timeline:
             life = self._lives.get(chunk.request_id)
             if life is not None and (visit := life.visits.get(record.instance)) is not None:
                 visit.prefill_end_us = end_us
-        chunks = tuple(f"{one.request_id}: {one.computed_tokens} + {one.new_tokens}" for one in record.chunks)
+        chunks = tuple(f"{chunk.request_id}: {chunk.computed_tokens} + {chunk.new_tokens}" for chunk in record.chunks)
         names = {
             "chunks": chunks,
             "admitted": record.admitted,

@@ -207,7 +207,7 @@ def instance_lines(report: Report) -> dict[str, str]:
         came = ", counting all that were ever started" if report.lifecycle else ""
         what = "ranks of " if step_time.data_parallel else "of "
         lines["instances"] = f"{len(report.instances):,} {what}{step_time.model} on {step_time.hardware}, {split}{came}"
-    lines["step times"] = _by_pool({name: one.kind for name, one in report.step_time.items()})
+    lines["step times"] = _by_pool({name: model.kind for name, model in report.step_time.items()})
     expected = report.expected_errors()
     lines["accuracy"] = _by_pool({name: accuracy_text(known, "--explain accuracy") for name, known in expected.items()})
     return lines
@@ -303,7 +303,7 @@ def _of_the_engine(report: Report) -> dict[str, str]:
     if (prompts := report.prompt_throughput) is not None:
         lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
     if log := report.throughput_log:
-        most = max(log, key=lambda one: one.prompt_tokens_per_s + one.generation_tokens_per_s)
+        most = max(log, key=lambda line: line.prompt_tokens_per_s + line.generation_tokens_per_s)
         rates = f"{most.prompt_tokens_per_s:,.1f} prompt and {most.generation_tokens_per_s:,.1f} generated tokens/s"
         lines["engine log"] = f"{plural(len(log), 'interval')}, at most {rates} (from {most.start_us / 1e6:,.1f} s on)"
     return lines

@@ -55,7 +55,7 @@ def csv_lines(columns: Sequence[Sequence[int | str | None]]) -> Iterator[str]:
 
 def _cells(column: Sequence[int | str | None]) -> Sequence[int | str]:
     if None in column:
-        return ["" if one is None else _cell(one) for one in column]
+        return ["" if value is None else _cell(value) for value in column]
     texts = cast("Sequence[str]", column)
     if isinstance(column[0], str) and _SUSPECT.search("".join(texts)):
         return list(map(_cell, texts))

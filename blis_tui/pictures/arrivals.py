@@ -53,7 +53,7 @@ def curve(ordered: Sequence[float] | HistogramSamples) -> Curve:
         ordered: ascending microseconds.
     """
     count = len(ordered)
-    return [(one, _value(ordered, one)) for one in GRID if (OF - one) * count >= OF]
+    return [(share, _value(ordered, share)) for share in GRID if (OF - share) * count >= OF]
 
 
 def _value(ordered: Sequence[float] | HistogramSamples, hundredths: int) -> float:
@@ -90,14 +90,14 @@ def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expe
                 trace(
                     number,
                     group,
-                    x=[place(one) for one, _ in points],
+                    x=[place(share) for share, _ in points],
                     y=[round(value, 4) for _, value in points],
-                    customdata=[name_of(one) for one, _ in points],
+                    customdata=[name_of(share) for share, _ in points],
                     hovertemplate="%{customdata}: %{y:,.2f} ms<extra>%{fullData.name}</extra>",
                     line=line_of(color),
                 )
             )
-        traces += [_mark(number, *found) for limit in limits if (found := _bound(limit, name)) is not None]
+        traces += [_mark(number, *bound) for limit in limits if (bound := _bound(limit, name)) is not None]
     panels = [Panel(NAMES[name], percentile_axis(), MS_AXIS) for name in latencies]
     return PictureView(traces, {**panels_layout(panels, 2), "showlegend": len(groups) > 1})
 
@@ -161,8 +161,8 @@ def shown_rows(rows: Sequence[RequestNumbers], points: int = POINTS) -> list[Req
     kept: dict[int, RequestNumbers] = {}
     for part in range(third):
         stretch = rows[len(rows) * part // third : len(rows) * (part + 1) // third]
-        for one in (stretch[0], max(stretch, key=lambda row: row.ttft_us), max(stretch, key=lambda row: row.e2e_us)):
-            kept[one.number] = one
+        for picked in (stretch[0], max(stretch, key=lambda row: row.ttft_us), max(stretch, key=lambda row: row.e2e_us)):
+            kept[picked.number] = picked
     return sorted(kept.values(), key=lambda row: (row.arrival_us, row.number))
 
 
@@ -178,7 +178,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[RequestNumbers]) -> Pic
     several = len(groups) > 1
     last_us = rows[-1].arrival_us
     over = windows(last_us + 1)
-    cells = [[f"{one.start_us / 1e6:,g} to {one.end_us / 1e6:,g}"] for one in over]
+    cells = [[f"{window.start_us / 1e6:,g} to {window.end_us / 1e6:,g}"] for window in over]
     head = ["arrived"]
     traces: list[Mapping[str, object]] = []
     for panel, measure in enumerate(_MEASURES.values()):
@@ -186,7 +186,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[RequestNumbers]) -> Pic
         for color, group in enumerate(groups, several):  # colours as for percentiles: the first is for all requests
             name = group if several else "requests"
             traces.append(
-                _points(panel, name, color, table, [one for one in drawn if table.group(one)[0] == group], measure)
+                _points(panel, name, color, table, [row for row in drawn if table.group(row)[0] == group], measure)
             )
             members = [row for row in rows if table.group(row)[0] == group]
             for percentile in ("p90",) if several else ("p50", "p90"):
@@ -302,24 +302,24 @@ def rates(rows: Sequence[RequestNumbers], end_us: int) -> list[Rates]:
         for at in range(row.first_token_us // length, min((row.completed_us - 1) // length, last) + 1):
             inside_us = min(row.completed_us, over[at].end_us) - max(row.first_token_us, over[at].start_us)
             tokens[at] += row.output_tokens * inside_us / took_us
-    found = []
+    rate_windows = []
     for at, window in enumerate(over):
         seconds = max(min(window.end_us, end_us) - window.start_us, 1) / 1e6
-        found.append(Rates(window, arrived[at] / seconds, completed[at] / seconds, tokens[at] / seconds))
-    return found
+        rate_windows.append(Rates(window, arrived[at] / seconds, completed[at] / seconds, tokens[at] / seconds))
+    return rate_windows
 
 
 def rates_picture(rows: Sequence[RequestNumbers], end_us: int) -> Picture:
     """Return requests and tokens per second over time."""
-    found = rates(rows, end_us)
+    rate_windows = rates(rows, end_us)
     x_axis = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}
     panels = [
         Panel(title, x_axis, {"rangemode": "tozero"}) for title in ("Requests per second", "Output tokens per second")
     ]
-    edges = [one.window.start_us / 1e6 for one in found] + [end_us / 1e6]
+    edges = [window.window.start_us / 1e6 for window in rate_windows] + [end_us / 1e6]
     traces = []
     for number, (name, panel) in enumerate((("arrived", 0), ("completed", 0), ("output_tokens", 1))):
-        values = [round(getattr(one, name), 4) for one in found]
+        values = [round(getattr(window, name), 4) for window in rate_windows]
         unit = "output tokens/s" if panel else f"requests/s {name}"
         traces.append(
             trace(
@@ -331,8 +331,8 @@ def rates_picture(rows: Sequence[RequestNumbers], end_us: int) -> Picture:
                 hovertemplate=f"%{{y:,.2f}} {unit}<extra></extra>",
             )
         )
-    peak = max(one.output_tokens for one in found)
-    length = found[0].window.end_us / 1e6
+    peak = max(window.output_tokens for window in rate_windows)
+    length = rate_windows[0].window.end_us / 1e6
     return Picture(
         name="throughput",
         title="Throughput over time",
@@ -345,12 +345,12 @@ def rates_picture(rows: Sequence[RequestNumbers], end_us: int) -> Picture:
             head=("from", "requests arrived", "requests completed", "output tokens"),
             rows=[
                 (
-                    f"{one.window.start_us / 1e6:,g}",
-                    f"{one.arrived:,.2f}",
-                    f"{one.completed:,.2f}",
-                    f"{one.output_tokens:,.1f}",
+                    f"{window.window.start_us / 1e6:,g}",
+                    f"{window.arrived:,.2f}",
+                    f"{window.completed:,.2f}",
+                    f"{window.output_tokens:,.1f}",
                 )
-                for one in found
+                for window in rate_windows
             ],
         ),
         note="A request's tokens count evenly between its first and its last.",

@@ -100,9 +100,9 @@ class LoadObserver:
         if self._at_work is not None:
             self._at_work.value = len(self._instances)
         tell: dict[type[Record], Callable[..., None]] = {
-            Queued: lambda one: self._move(one, runs=False),
-            Scheduled: lambda one: self._move(one, runs=True),
-            Preempted: lambda one: self._move(one, runs=False),
+            Queued: lambda record: self._move(record, runs=False),
+            Scheduled: lambda record: self._move(record, runs=True),
+            Preempted: lambda record: self._move(record, runs=False),
             **dict.fromkeys((Completed, Prefilled, TimedOut, Dropped, Lost, Retried), self._leave),
             StepFinished: self._step,
             InstanceChanged: self._change,
@@ -115,26 +115,33 @@ class LoadObserver:
         """Return the load until ``end_us``; no events may follow."""
         for instance in self._instances.values():
             instance.settle(end_us)
-        courses = [course for one in self._instances.values() for course in (one.waiting, one.running, one.kv_used)]
+        courses = [
+            course
+            for observed in self._instances.values()
+            for course in (observed.waiting, observed.running, observed.kv_used)
+        ]
         courses += [
             load_time_series for load_time_series in (self._held, self._at_work) if load_time_series is not None
         ]
         for course in courses:
             course.set(end_us, course.value)
-        slices = [*(course.slices for course in courses), *(one.step_tokens for one in self._instances.values())]
-        slice_us = max((one.slice_us for one in slices), default=FIRST_US)
+        slices = [
+            *(course.slices for course in courses),
+            *(observed.step_tokens for observed in self._instances.values()),
+        ]
+        slice_us = max((sliced.slice_us for sliced in slices), default=FIRST_US)
         count = -(-end_us // slice_us)
         loads = [
             InstanceLoad(
                 number,
-                one.pool,
+                observed.pool,
                 simulation.cluster.instances[number].pool.total,
-                one.waiting.slices.slices(slice_us, count),
-                one.running.slices.slices(slice_us, count),
-                one.kv_used.slices.slices(slice_us, count),
-                one.step_tokens.slices(slice_us, count),
+                observed.waiting.slices.slices(slice_us, count),
+                observed.running.slices.slices(slice_us, count),
+                observed.kv_used.slices.slices(slice_us, count),
+                observed.step_tokens.slices(slice_us, count),
             )
-            for number, one in sorted(self._instances.items())
+            for number, observed in sorted(self._instances.items())
         ]
         held = None if self._held is None else self._held.slices.slices(slice_us, count)
         at_work = None if self._at_work is None else self._at_work.slices.slices(slice_us, count)
@@ -230,8 +237,8 @@ class Slices:
         at = time_us // self.slice_us
         missing = at + 1 - len(self._amount)
         if missing > 0:
-            for one in (self._amount, self._weight, self._peak):
-                one.extend([0] * missing)
+            for counts in (self._amount, self._weight, self._peak):
+                counts.extend([0] * missing)
         return at
 
     def _count(self, at: int, value: int, weight: int) -> None:
@@ -253,8 +260,8 @@ class Slices:
         """Merge pairs of slices."""
         self.slice_us *= 2
         odd = len(self._amount) % 2
-        for one in (self._amount, self._weight, self._peak):
-            one.extend([0] * odd)
+        for counts in (self._amount, self._weight, self._peak):
+            counts.extend([0] * odd)
         self._amount = array("q", (a + b for a, b in zip(self._amount[::2], self._amount[1::2], strict=True)))
         self._weight = array("q", (a + b for a, b in zip(self._weight[::2], self._weight[1::2], strict=True)))
         self._peak = array("q", (max(a, b) for a, b in zip(self._peak[::2], self._peak[1::2], strict=True)))
@@ -386,7 +393,7 @@ def _lines_picture(
             traces.append(_step_line(line.name, number, color, line.x, line.values[number], settings))
     for course_title, course in more.items():
         if course is not None:
-            means = [round(one.mean, 3) for one in course]
+            means = [round(point.mean, 3) for point in course]
             settings = {"hovertemplate": "%{y:,.1f}<extra></extra>"}
             traces.append(_step_line(course_title, len(panels), len(lines), lines[0].x, means, settings))
             panels.append(Panel(course_title, _SECONDS, {"rangemode": "tozero"}))
@@ -417,13 +424,16 @@ def _highest(lines: Sequence[_Line], measure: int) -> float:
 
 def _table(lines: Sequence[_Line]) -> Table:
     """Return means and peaks of the whole run."""
-    head = ["", *(f"{one.title.split(':')[0].lower()}, {what}" for one in MEASURES for what in ("mean", "peak"))]
+    head = [
+        "",
+        *(f"{measure.title.split(':')[0].lower()}, {what}" for measure in MEASURES for what in ("mean", "peak")),
+    ]
     rows = []
     for line in lines:
         cells = [line.name]
         for number, measure in enumerate(MEASURES):
-            found = line.values[number]
-            both = (_mean(found), max(line.peaks[number]))
+            values = line.values[number]
+            both = (_mean(values), max(line.peaks[number]))
             cells.extend(f"{value:{measure.format}}{measure.suffix}" for value in both)
         rows.append(cells)
     return Table(caption="Means of the slices, and the highest peaks", head=head, rows=rows)

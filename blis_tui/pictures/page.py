@@ -74,7 +74,7 @@ def page(title: str, about: str, sections: Sequence[Section]) -> str:
     names += [part.name for section in shown for part in section.content if isinstance(part, Picture)]
     if len(dict.fromkeys(names)) < len(names):
         raise ValueError(f"names of sections and pictures must differ: {', '.join(names)}")
-    links = "".join(f"<li><a href='#{escape(one.name)}'>{escape(one.title)}</a></li>" for one in shown)
+    links = "".join(f"<li><a href='#{escape(section.name)}'>{escape(section.title)}</a></li>" for section in shown)
     head = (
         f"<meta charset='utf-8'><title>{escape(title)}</title><meta name='viewport' content='width=device-width'>"
         f"<meta name='color-scheme' content='light dark'><style>{_file('page.css')}</style>"
@@ -194,12 +194,12 @@ class Card:
     more: str = ""
 
 
-def cards(found: Iterable[Card]) -> str:
+def cards(shown: Iterable[Card]) -> str:
     """Return key figures side by side."""
     parts = [
         f"<div class='card'><dt>{escape(card.name)}</dt>"
         f"<dd>{escape(card.value)}<small>{escape(card.more)}</small></dd></div>"
-        for card in found
+        for card in shown
     ]
     return f"<dl class='cards'>{''.join(parts)}</dl>"
 
@@ -215,7 +215,7 @@ class Section:
     def html(self) -> str:
         """Return the section as HTML."""
         name = escape(self.name)
-        parts = [one if isinstance(one, str) else one.html() for one in self.content]
+        parts = [part if isinstance(part, str) else part.html() for part in self.content]
         title = escape(self.title)
         return (
             f"<section id='{name}' aria-labelledby='{name}-h'><h2 id='{name}-h'>{title}</h2>{''.join(parts)}</section>"

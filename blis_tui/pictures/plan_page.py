@@ -242,18 +242,18 @@ def _tried_view(plan: Plan, metric: str) -> PictureView:
 
 def _answers_picture(plan: Plan) -> Picture | None:
     """Return the cost of each configuration at its answer, or its rate."""
-    found = [(candidate, candidate.found) for candidate in plan.candidates if candidate.found is not None]
-    if len(found) < 2:
+    pairs = [(candidate, candidate.found) for candidate in plan.candidates if candidate.found is not None]
+    if len(pairs) < 2:
         return None
     costs = "; ".join(
-        f"{configuration_name(plan, candidate)}: {number_text(tried.mean(plan.cost))}" for candidate, tried in found
+        f"{configuration_name(plan, candidate)}: {number_text(tried.mean(plan.cost))}" for candidate, tried in pairs
     )
     views = {}
     for title, metric in ((f"{plan.candidates[0].of} per second", ""), (plan.cost, plan.cost)):
         if metric or plan.question.max_rate:
             bars = [
                 (configuration_name(plan, candidate), tried.mean(metric) if metric else tried.rate_per_s)
-                for candidate, tried in found
+                for candidate, tried in pairs
             ]
             views[title] = _bars(title, [(name, value) for name, value in bars if value is not None])
     return Picture(
@@ -261,7 +261,7 @@ def _answers_picture(plan: Plan) -> Picture | None:
         title="Configurations side by side",
         description=f"The {plan.cost} of each configuration that holds. {costs}.",
         views=views,
-        height=120 + 34 * len(found),
+        height=120 + 34 * len(pairs),
     )
 
 

@@ -71,12 +71,12 @@ def choose(points: Points, numbers: Sequence[int] = ()) -> list[tuple[str, Exper
         SpecError: one of them is no valid experiment.
     """
     wanted = [point for point in points.all if point.point.number in numbers] if numbers else _usual(points)
-    found = []
+    experiments = []
     for point in wanted:
         experiment = experiment_of(points.study, point.point, point.rows[0].seed)
         values = ", ".join(coordinate(point, path) for path in points.names)
-        found.append((f"point {point.point.number} ({values})", experiment))
-    return found
+        experiments.append((f"point {point.point.number} ({values})", experiment))
+    return experiments
 
 
 def _usual(points: Points) -> list[PointSummary]:
@@ -92,10 +92,10 @@ def _usual(points: Points) -> list[PointSummary]:
 
 def chosen_section(chosen: Sequence[Chosen]) -> Section:
     """Return a section with these runs side by side, and their settings."""
-    seen = {one.name: (one.load, one.end_us) for one in chosen if one.end_us and one.load.instances}
+    seen = {point.name: (point.load, point.end_us) for point in chosen if point.end_us and point.load.instances}
     content: list[str | Picture] = []
     if seen:
-        curves = {latency: {one.name: one.curves[latency] for one in chosen} for latency in NAMES}
+        curves = {latency: {point.name: point.curves[latency] for point in chosen} for latency in NAMES}
         content.append(
             Picture(
                 name="runs-percentiles",
@@ -107,7 +107,7 @@ def chosen_section(chosen: Sequence[Chosen]) -> Section:
             )
         )
         content.append(compared_load_picture(seen))
-    content += [settings(one.experiment, f"All settings of {one.name}") for one in chosen]
+    content += [settings(point.experiment, f"All settings of {point.name}") for point in chosen]
     return Section(name="runs", title="Chosen runs over time", content=content)
 
 
@@ -167,13 +167,13 @@ class Points:
             *(constraint.metric for constraint in study.constraints),
         ]
         usual = (*_LATENCIES, _THROUGHPUT, self.cost, _ENERGY)
-        return [one for one in dict.fromkeys([*asked, *usual]) if self.figure(one)]
+        return [metric for metric in dict.fromkeys([*asked, *usual]) if self.figure(metric)]
 
     @property
     def latencies(self) -> list[str]:
         """Return the metrics without costs, those with a bound first."""
-        found = [metric for metric in self.metrics if not metric.startswith("cost.")]
-        return sorted(found, key=lambda one: self.bound(one) is None)
+        metrics = [metric for metric in self.metrics if not metric.startswith("cost.")]
+        return sorted(metrics, key=lambda metric: self.bound(metric) is None)
 
     @property
     def cost(self) -> str:
@@ -187,12 +187,12 @@ class Points:
 
     def bound(self, metric: str) -> float | None:
         """Return the upper bound on a figure; None = there is none."""
-        found = [
+        bounds = [
             constraint.max
             for constraint in self.study.constraints
             if constraint.metric == metric and constraint.max is not None
         ]
-        return min(found, default=None)
+        return min(bounds, default=None)
 
     @property
     def varied(self) -> list[str]:

@@ -108,10 +108,10 @@ def _overview(report: Report) -> list[str | Table]:
 
 def _costs(experiment: Experiment, report: Report) -> list[Table]:
     """Return the costs by the hardware documents; empty if they have neither prices nor watts."""
-    found = {name: value for name, value in cost_figures(experiment, report.to_dict()).items() if value is not None}
-    if not found.keys() - {"cost.gpus"}:
+    costs = {name: value for name, value in cost_figures(experiment, report.to_dict()).items() if value is not None}
+    if not costs.keys() - {"cost.gpus"}:
         return []
-    rows = [(COSTS[name].rstrip("."), f"{value:,.2f}") for name, value in found.items()]
+    rows = [(COSTS[name].rstrip("."), f"{value:,.2f}") for name, value in costs.items()]
     return [Table(caption="Cost and energy, by the hardware documents", head=("", ""), rows=rows)]
 
 
@@ -151,12 +151,12 @@ def _ms(value: float | None) -> str:
 
 
 def _latencies(report: Report) -> Table:
-    found = {latency.title: getattr(report.latency, latency.field) for latency in LATENCIES}
-    return _distributions("Milliseconds, as clients see them", found)
+    distributions = {latency.title: getattr(report.latency, latency.field) for latency in LATENCIES}
+    return _distributions("Milliseconds, as clients see them", distributions)
 
 
-def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
-    rows = [(name, *distribution.texts(_COLUMNS)) for name, distribution in found.items()]
+def _distributions(caption: str, distributions: Mapping[str, Distribution]) -> Table:
+    rows = [(name, *distribution.texts(_COLUMNS)) for name, distribution in distributions.items()]
     return Table(caption=caption, head=("", *_COLUMNS), rows=rows)
 
 
@@ -181,10 +181,10 @@ def curves_of(
         if len(members) > 1:
             whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
     drawn = [latency for latency in SAMPLED.values() if latency.has_curve]
-    found = {latency.field: {group: _curve(some, latency) for group, some in whose.items()} for latency in drawn}
+    curves = {latency.field: {group: _curve(some, latency) for group, some in whose.items()} for latency in drawn}
     # Gaps between tokens are counted per instance, not per request.
-    found["itl_ms"] = {"all requests": curve(HistogramSamples(seen_gaps_us(simulation.cluster)))}
-    return found
+    curves["itl_ms"] = {"all requests": curve(HistogramSamples(seen_gaps_us(simulation.cluster)))}
+    return curves
 
 
 def _curve(rows: Sequence[RequestNumbers], latency: Latency) -> Curve:
@@ -197,13 +197,13 @@ def _percentiles(simulation: Simulation, report: Report, rows: Sequence[RequestN
     for name, title in NAMES.items():
         for group, points in curves[name].items():
             values = dict(points)
-            cells = ("" if (one := values.get(key)) is None else f"{one:,.2f}" for key in _KEY_PERCENTILES)
+            cells = ("" if (measured := values.get(key)) is None else f"{measured:,.2f}" for key in _KEY_PERCENTILES)
             body.append((f"{title}: {group}", *cells))
     latency = report.latency
     spread = ", ".join(
-        f"{title.lower()} {_ms(one.p50)} at the median and {_ms(one.p99)} at the 99th percentile"
+        f"{title.lower()} {_ms(measured.p50)} at the median and {_ms(measured.p99)} at the 99th percentile"
         for name, title in NAMES.items()
-        if (one := getattr(latency, name)).p50 is not None
+        if (measured := getattr(latency, name)).p50 is not None
     )
     limits = simulation.experiment.expect
     return Picture(
@@ -227,8 +227,8 @@ def _percentiles(simulation: Simulation, report: Report, rows: Sequence[RequestN
 
 def _groups(report: Report) -> list[str | Picture | Table]:
     parts: list[str | Picture | Table] = []
-    found = {"SLO class": report.slo_classes, "tenant": report.tenants}
-    parts += [_group_table(kind, groups) for kind, groups in found.items() if len(groups) > 1]
+    kinds = {"SLO class": report.slo_classes, "tenant": report.tenants}
+    parts += [_group_table(kind, groups) for kind, groups in kinds.items() if len(groups) > 1]
     if report.slo is not None:
         rows = [
             (

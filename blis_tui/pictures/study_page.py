@@ -84,19 +84,19 @@ def study_page(result: StudyResult, chosen: Sequence[Chosen] = ()) -> str:
 def _overview(result: StudyResult, points: Points) -> list[str | Table]:
     study = result.study
     seeds = f"{len(study.seeds):,} seeds each" if len(study.seeds) > 1 else "one seed each"
-    found = [
+    summary_cards = [
         Card(name="Points", value=f"{len(study.points):,}", more=seeds),
         Card(name="Axes", value=f"{len(study.axes):,}", more=", ".join(points.names.values())),
     ]
     if study.constraints:
         held = [point for point in points.all if point.ok]
         wishes = ", ".join(map(bound_text, study.constraints))
-        found.append(Card(name="Points that meet all bounds", value=f"{len(held):,}", more=wishes))
+        summary_cards.append(Card(name="Points that meet all bounds", value=f"{len(held):,}", more=wishes))
     if points.front:
         what = ", ".join(f"{objective.goal} {objective.metric}" for objective in study.objectives)
         name = "Points on the front" if points.has_front else "Best points"
-        found.append(Card(name=name, value=f"{len(points.front):,}", more=what))
-    parts: list[str | Table] = [cards(found)]
+        summary_cards.append(Card(name=name, value=f"{len(points.front):,}", more=what))
+    parts: list[str | Table] = [cards(summary_cards)]
     if not result.complete:
         known = f"The study was interrupted: {len(result.rows):,} of {plural(study.runs, 'run')} are known."
         parts.append(f"<div class='finding error'>{paragraph(known)}</div>")
@@ -116,22 +116,22 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
         parts.append(_rows(points, best[:_BEST], caption))
     parts += _by_load(points)
     accuracy = [*step_times_lines(study, (best or list(points.all))[:_BEST])]
-    return [*parts, *([f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in accuracy)}</ul>"] if accuracy else [])]
+    return [*parts, *([f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in accuracy)}</ul>"] if accuracy else [])]
 
 
 def _by_load(points: Points) -> list[str | Table]:
     """Return the best point for each load, if the load varies and there is a choice."""
-    found = scenarios(points.study, points.all)
-    best = [scenario.best for scenario in found if scenario.best is not None]
-    if not found:
+    outcomes = scenarios(points.study, points.all)
+    best = [scenario.best for scenario in outcomes if scenario.best is not None]
+    if not outcomes:
         return []
     names = " and ".join(points.names[path] for path in load_paths(points.study))
     parts: list[str | Table] = []
     if best:
         caption = f"For each {names}: {best_words(points.study, points.all)}; means over seeds"
         parts.append(_rows(points, best, caption))
-        parts += [paragraph(text) for text in ties_text(points.study, found)]
-    without = [", ".join(map(value_text, scenario.values)) for scenario in found if scenario.best is None]
+        parts += [paragraph(text) for text in ties_text(points.study, outcomes)]
+    without = [", ".join(map(value_text, scenario.values)) for scenario in outcomes if scenario.best is None]
     if without:
         text = f"No point meets all bounds where {names} is {' or '.join(without)}."
         parts.append(f"<div class='finding'>{paragraph(text)}</div>")
@@ -298,15 +298,17 @@ def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSumma
     """
     if not points.has_front:
         return list(study_front(points.study, points.all, pair))
-    found = [point for point in _placed(points.all, pair) if point.point.number in points.front]
-    return sorted(found, key=lambda point: (point.mean(pair[0].metric) or 0.0, point.point.number))
+    front = [point for point in _placed(points.all, pair) if point.point.number in points.front]
+    return sorted(front, key=lambda point: (point.mean(pair[0].metric) or 0.0, point.point.number))
 
 
 def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
     objectives = list(points.study.objectives)
     more = [points.cost, *points.metrics]
     known = {objective.metric for objective in objectives}
-    objectives += [Objective(metric=one, goal=points.goal(one)) for one in dict.fromkeys(more) if one not in known]
+    objectives += [
+        Objective(metric=metric, goal=points.goal(metric)) for metric in dict.fromkeys(more) if metric not in known
+    ]
     return list(combinations(objectives[:5], 2))[:_PAIRS]
 
 
@@ -334,8 +336,8 @@ def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureVie
         ("front", list(best), "circle", PALETTE[0], 11),
     )
     traces = []
-    for name, found, symbol, color, size in groups:
-        members = found[:: -(-len(found) // POINTS) or 1]
+    for name, group, symbol, color, size in groups:
+        members = group[:: -(-len(group) // POINTS) or 1]
         traces.append(
             {
                 "type": "scatter",
@@ -378,30 +380,30 @@ class Cell(NamedTuple):
     """The best point at two coordinates: its figure, and whether it meets all bounds."""
 
     value: float
-    one: PointSummary
+    point: PointSummary
 
 
 def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str], Cell]:
     """Return, by two coordinates, the best point that meets all bounds, or without any the best of all."""
-    found: dict[tuple[str, str], Cell] = {}
+    cells: dict[tuple[str, str], Cell] = {}
     sign = -1 if points.goal(metric) == "max" else 1
     for point in points.all:
         value = point.mean(metric)
         if value is None or point.status != "done":
             continue
         place = (coordinate(point, x), coordinate(point, y))
-        known = found.get(place)
-        if known is None or (point.ok is False, sign * value) < (known.one.ok is False, sign * known.value):
-            found[place] = Cell(value, point)
-    return found
+        known = cells.get(place)
+        if known is None or (point.ok is False, sign * value) < (known.point.ok is False, sign * known.value):
+            cells[place] = Cell(value, point)
+    return cells
 
 
 def heat_map_picture(points: Points) -> Picture | None:
     """Return every pair of axes and every figure, one at a time; None if fewer than two axes vary."""
     pairs = list(combinations(points.varied, 2))
-    chosen = list(product(pairs, [*points.latencies, *(one for one in points.metrics if one not in points.latencies)]))[
-        :_VIEWS
-    ]
+    chosen = list(
+        product(pairs, [*points.latencies, *(metric for metric in points.metrics if metric not in points.latencies)])
+    )[:_VIEWS]
     views = {}
     for (x, y), metric in chosen:
         title = f"{short(metric)} over {points.names[x]} and {points.names[y]}"
@@ -438,7 +440,7 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
         "y": [label(row) for row in rows],
         "z": [[None if cell is None else cell.value for cell in line] for line in grid],
         "text": [["" if cell is None else _text(cell) for cell in line] for line in grid],
-        "customdata": [["" if cell is None else label(points.name(cell.one)) for cell in line] for line in grid],
+        "customdata": [["" if cell is None else label(points.name(cell.point)) for cell in line] for line in grid],
         "hovertemplate": "%{customdata}<br>" + label(metric) + " %{text}<extra></extra>",
         "colorscale": "Viridis",
         "reversescale": points.goal(metric) == "min",
@@ -458,7 +460,7 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
 
 
 def _text(cell: Cell) -> str:
-    return number_text(cell.value) + (" ✗" if cell.one.ok is False else "")
+    return number_text(cell.value) + (" ✗" if cell.point.ok is False else "")
 
 
 LINES: Final = 14
@@ -507,14 +509,14 @@ def rate_path(points: Points) -> str | None:
 
 def lines_of(points: Points, path: str) -> list[PlotLine]:
     """Return the points as lines over a path of numbers, those with the highest knee first."""
-    others = [one for one in points.varied if one != path]
-    found: dict[tuple[str, ...], list[tuple[float, PointSummary]]] = {}
+    others = [other for other in points.varied if other != path]
+    by_others: dict[tuple[str, ...], list[tuple[float, PointSummary]]] = {}
     for point in points.all:
         rate = point.coordinates[path]
         if isinstance(rate, int | float) and point.status in ("done", "stopped"):
-            found.setdefault(tuple(coordinate(point, other) for other in others), []).append((float(rate), point))
+            by_others.setdefault(tuple(coordinate(point, other) for other in others), []).append((float(rate), point))
     lines = []
-    for members in found.values():
+    for members in by_others.values():
         members.sort(key=lambda pair: pair[0])
         first = members[0][1]
         name = ", ".join(f"{points.names[other]} {value_text(first.coordinates[other])}" for other in others)

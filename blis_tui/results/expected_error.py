@@ -179,16 +179,16 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
     return _with_unseen(error_bands(traits, known.runs, seen, reasons), experiment, pool)
 
 
-def _with_unseen(found: Expectation, experiment: Experiment, pool: Pool) -> Expectation:
+def _with_unseen(expected: Expectation, experiment: Experiment, pool: Pool) -> Expectation:
     """Add to the reasons how far servers of the same family and rule were off that no fit has seen."""
     servers = unseen(pool.latency.kind, experiment.policy.batching.kind, pool.model)
     if servers is None:
-        return found
+        return expected
     about = (
         f"no fit has seen {servers.servers}, which was {servers.ttft:g} % off in TTFT and {servers.itl:g} % in ITL"
         f" (medians of {plural(servers.runs, 'run')})"
     )
-    return found._replace(reasons={name: f"{reason}; {about}" for name, reason in found.reasons.items()})
+    return expected._replace(reasons={name: f"{reason}; {about}" for name, reason in expected.reasons.items()})
 
 
 def known_for(kind: str, experiment: Experiment, metrics: Iterable[str], most: float) -> bool:
@@ -203,7 +203,7 @@ def known_for(kind: str, experiment: Experiment, metrics: Iterable[str], most: f
     known = measured(LIKE)
     if known is None:
         return False
-    names = dict.fromkeys(one for metric in metrics for one in (("ttft", "itl") if metric == "e2e" else (metric,)))
+    names = dict.fromkeys(name for metric in metrics for name in (("ttft", "itl") if metric == "e2e" else (metric,)))
     for pool in experiment.pools:
         traits = traits_of(experiment, pool, prompt_tokens=0.0, cached_share=0.0)
         off = medians(kind).get(traits.gpu, {})
@@ -260,7 +260,7 @@ def error_bands(
             why[metric] = "no server similar to this one"
         if metric in why or (metric == "e2e" and seen.ttft_share is None):
             continue
-        bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_run_weights(there))
+        bands[metric] = _band([_error(run, metric, seen) for run, _ in there], *_run_weights(there))
     near = nearest(measured_runs, _likenesses("itl", traits, measured_runs)) if why else ""
     return Expectation(bands, {name: f"{reason}; nearest: {near}" for name, reason in why.items()})
 
@@ -285,14 +285,14 @@ def as_new(traits: ServerTraits, runs: Sequence[Measured]) -> Sequence[Measured]
     if not new:
         return runs
     shared = {name: getattr(traits, name) for name in new}
-    found: list[Measured] = []
+    counted: list[Measured] = []
     for run in runs:
         if run.traits.fresh == traits.fresh and all(name in run.without for name in new):
             errors = _largest([run.errors, *(run.without[name] for name in new)])
             mirrored = {metric: 1.0 / (1.0 + error) - 1.0 for metric, error in errors.items()}
             as_like = run._replace(traits=run.traits._replace(**shared))
-            found += [as_like._replace(errors=errors), as_like._replace(errors=mirrored)]
-    return found
+            counted += [as_like._replace(errors=errors), as_like._replace(errors=mirrored)]
+    return counted
 
 
 def _largest(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -300,12 +300,12 @@ def _largest(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {metric: max((error[metric] for error in errors), key=abs) for metric in errors[0]}
 
 
-def _error(one: Measured, metric: str, seen: ObservedLoad) -> float:
+def _error(run: Measured, metric: str, seen: ObservedLoad) -> float:
     """Return the error of a metric here if step times had the same error as in that run."""
     if metric != "e2e":
-        return _grown(one.errors[metric], seen.amplified / one.amplified)
+        return _grown(run.errors[metric], seen.amplified / run.amplified)
     share = seen.ttft_share or 0.0
-    first, rest = _error(one, "ttft", seen), _error(one, "itl", seen)
+    first, rest = _error(run, "ttft", seen), _error(run, "itl", seen)
     return 1.0 / (share / (1.0 + first) + (1.0 - share) / (1.0 + rest)) - 1.0
 
 
@@ -317,13 +317,13 @@ def _grown(error: float, times: float) -> float:
 def _run_weights(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], float]:
     """Return the weight of each run by its likeness, and the effective number of servers (Kish)."""
     of_server: dict[str, int] = {}
-    for one, _ in there:
-        of_server[one.server] = of_server.get(one.server, 0) + 1
-    weights = [(like + _AT_LEAST) / of_server[one.server] for one, like in there]
+    for run, _ in there:
+        of_server[run.server] = of_server.get(run.server, 0) + 1
+    weights = [(like + _AT_LEAST) / of_server[run.server] for run, like in there]
     total = squares = 0.0
     shares = dict.fromkeys(of_server, 0.0)
-    for (one, _), weight in zip(there, weights, strict=True):
-        shares[one.server] += weight
+    for (run, _), weight in zip(there, weights, strict=True):
+        shares[run.server] += weight
     for share in shares.values():
         total += share
         squares += share * share
@@ -363,9 +363,9 @@ def _likeness(metric: str, server_traits: ServerTraits, other: ServerTraits) -> 
     return weight
 
 
-def _classes_apart(one: str, other: str) -> int:
+def _classes_apart(load: str, other: str) -> int:
     """Return how many load classes lie between two classes; 0 if one is unknown."""
-    return abs(LOADS.index(one) - LOADS.index(other)) if one and other else 0
+    return abs(LOADS.index(load) - LOADS.index(other)) if load and other else 0
 
 
 def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
@@ -406,8 +406,8 @@ def slower_server(
         The slowdown, or a text saying why it is not known.
     """
     known = measured(pool.latency.kind)
-    found = expectation(experiment, pool, seen)
-    reason = next((found.reasons[name] for name in ("itl", *metrics) if name in found.reasons), "")
+    expected = expectation(experiment, pool, seen)
+    reason = next((expected.reasons[name] for name in ("itl", *metrics) if name in expected.reasons), "")
     if reason or known is None:
         return f"nothing like it was measured: {reason}"
     traits = traits_of(
@@ -420,7 +420,7 @@ def slower_server(
         level = confidence * (1.0 + QUANTILE_RAISE / count)
         if level > 1.0:
             return f"{count:.0f} measured servers are too few for a confidence of {100 * confidence:g} %"
-        errors = [_grown(one.errors[metric], 1.0 / one.amplified) for one, _ in there]
+        errors = [_grown(run.errors[metric], 1.0 / run.amplified) for run, _ in there]
         times[metric] = max(1.0, 1.0 / (1.0 + _quantile(zip(errors, weights, strict=True), 1.0 - level)))
     later = times["ttft"] / times["itl"] if "ttft" in metrics else 1.0
     return SlowerServer(round(times["itl"], 3), round(max(1.0, later), 3))
@@ -467,12 +467,12 @@ def pool_loads(experiment: Experiment, document: Mapping[str, object]) -> dict[s
         experiment: the simulated experiment.
         document: its report as plain data.
     """
-    whole, found, first = _of_all(document), dict[str, PoolLoad](), 0
+    whole, loads, first = _of_all(document), dict[str, PoolLoad](), 0
     for pool in experiment.pools:
         members = _list(document["instances"])[first : first + pool.instances]
         first += pool.instances
-        found[pool.name] = _with_members(whole, members)
-    return found
+        loads[pool.name] = _with_members(whole, members)
+    return loads
 
 
 def _with_members(load: PoolLoad, members: Sequence[Mapping[str, object]]) -> PoolLoad:
@@ -502,7 +502,7 @@ def _of_all(document: Mapping[str, object]) -> PoolLoad:
         at_a_time=present_us / duration_us / max(1, instances),
         ttft_share=min(1.0, ttft_ms / e2e_ms) if e2e_ms else None,
         unserved=_unserved(document),
-        overloaded=any(one.get("id") == "overload" for one in _list(document["warnings"])),
+        overloaded=any(warning.get("id") == "overload" for warning in _list(document["warnings"])),
         steps=0,
         busy_us=0,
         decoded_tokens=0,
@@ -544,7 +544,7 @@ def expectations(
         loads: the load of each pool.
         model_of: builds a pool's step-time model when needed.
     """
-    found = {}
+    expected = {}
     for pool in experiment.pools:
         load, seen = loads[pool.name], ObservedLoad(0.0)
         if measured(pool.latency.kind) is not None:
@@ -559,8 +559,8 @@ def expectations(
                 amplified=amplified,
                 strained=load.unserved or ("" if waits else strained(pool, load, amplified)),
             )
-        found[pool.name] = expectation(experiment, pool, seen).without(load.without_mean)
-    return found
+        expected[pool.name] = expectation(experiment, pool, seen).without(load.without_mean)
+    return expected
 
 
 def clients_wait(workload: Workload) -> bool:

@@ -136,8 +136,8 @@ def _read(name: str) -> Mapping[str, Any]:
 
 def medians(kind: str) -> Mapping[str, Mapping[str, float]]:
     """Return a step-time model's median errors on measured vLLM servers: GPU -> metric -> percent."""
-    found: Mapping[str, Mapping[str, float]] = _read("median_errors.json").get(kind, {})
-    return found
+    errors: Mapping[str, Mapping[str, float]] = _read("median_errors.json").get(kind, {})
+    return errors
 
 
 class Unseen(NamedTuple):
@@ -161,8 +161,8 @@ def unseen(kind: str, batching: str, model: Model) -> Unseen | None:
         model: the model; those whose layers have a state are a family of their own.
     """
     family = "linear" if model.linear is not None else family_of(model)
-    found = _read("unseen_errors.json").get(f"{family}, {batching}") if kind == COMPARED_WITH_UNSEEN else None
-    return None if found is None else Unseen(**found)
+    entry = _read("unseen_errors.json").get(f"{family}, {batching}") if kind == COMPARED_WITH_UNSEEN else None
+    return None if entry is None else Unseen(**entry)
 
 
 COMPARED_WITH_UNSEEN: Final = "operators"
@@ -176,23 +176,23 @@ def family_of(model: Model) -> str:
 @cache
 def measured(kind: str) -> Known | None:
     """Return the measurements of a step-time model; None if there are none."""
-    found = _read("measured_errors.json").get(kind)
-    if found is None:
+    document = _read("measured_errors.json").get(kind)
+    if document is None:
         return None
-    runs = (Measured(server, ServerTraits(*traits), *rest) for server, traits, *rest in found["runs"])
+    runs = (Measured(server, ServerTraits(*traits), *rest) for server, traits, *rest in document["runs"])
     return Known(
-        settings=found["settings"],
-        varied=tuple(found["varied"]),
-        coefficients=found["coefficients"],
+        settings=document["settings"],
+        varied=tuple(document["varied"]),
+        coefficients=document["coefficients"],
         batching={
             engine: {name: tuple(values) for name, values in settings.items()}
-            for engine, settings in found["batching"].items()
+            for engine, settings in document["batching"].items()
         },
-        hardware=found["hardware"],
-        limits={name: (low, high) for name, (low, high) in found["limits"].items()},
-        most_tokens=found["most_tokens"],
-        least_at_a_time=found["least_at_a_time"],
-        most_at_a_time=found["most_at_a_time"],
+        hardware=document["hardware"],
+        limits={name: (low, high) for name, (low, high) in document["limits"].items()},
+        most_tokens=document["most_tokens"],
+        least_at_a_time=document["least_at_a_time"],
+        most_at_a_time=document["most_at_a_time"],
         runs=tuple(runs),
     )
 
@@ -318,13 +318,13 @@ def unmeasured(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
         traits: traits of its instances and their load.
         known: the measurements of its step-time model.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for reason, spoils in _reasons(experiment, pool, traits, known):
         for metric in spoils:
-            found.setdefault(metric, reason)
-        if len(found) == len(STEP_METRICS):
+            reasons.setdefault(metric, reason)
+        if len(reasons) == len(STEP_METRICS):
             break
-    return found
+    return reasons
 
 
 def _reasons(
@@ -334,18 +334,18 @@ def _reasons(
     if reason := _of_server(experiment, pool, traits, known):
         yield reason, STEP_METRICS
         return
-    for one in OF_POOL:
-        if reason := one.reason(pool):
-            yield reason, one.spoils
+    for measured_setting in OF_POOL:
+        if reason := measured_setting.reason(pool):
+            yield reason, measured_setting.spoils
     lifecycle = experiment.cluster.lifecycle
     if lifecycle is not None and lifecycle.warm_up_factor != 1.0:
         yield (
             f"`cluster.lifecycle.warm_up_factor: {lifecycle.warm_up_factor:g}` (measured: warm instances)",
             STEP_METRICS,
         )
-    for one in OF_EXPERIMENT:
-        if reason := one.reason(experiment):
-            yield reason, one.spoils
+    for measured_setting in OF_EXPERIMENT:
+        if reason := measured_setting.reason(experiment):
+            yield reason, measured_setting.spoils
     yield from _of_batching(experiment, known, traits.engine)
     if reason := _of_routing(experiment):
         yield reason, WAIT_METRICS
@@ -354,9 +354,9 @@ def _reasons(
         if not low <= value <= high:
             yield f"`engine.{name}: {value:,}` (measured: {low:,} to {high:,})", WAIT_METRICS
     for client in experiment.workload.clients:
-        for one in OF_CLIENT:
-            if reason := one.reason(client):
-                yield reason, one.spoils
+        for measured_setting in OF_CLIENT:
+            if reason := measured_setting.reason(client):
+                yield reason, measured_setting.spoils
         if reason := _of_arrivals(client):
             yield reason, WAIT_METRICS
         if client.max_output_tokens is not None and traits.engine == "trtllm":
@@ -394,7 +394,7 @@ def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
         return f"layers with a state of {pool.model.name} (measured: full attention, windows)"
     if pool.model.other_layers:
         return f"{pool.model.other_layers}, simulated as full attention (measured: full attention, windows)"
-    sizes = [one for one in SIZES if any(one == run.traits.size for run in known.runs)]
+    sizes = [size for size in SIZES if any(size == run.traits.size for run in known.runs)]
     if traits.size not in sizes:
         return f"a model of {parameters(pool.model) / 1e9:.1f}B parameters (measured: {', '.join(sizes)})"
     most = max(run.traits.tensor_parallel for run in known.runs)

@@ -39,8 +39,8 @@ class _Lines(dict[type, "tuple[str, Callable[[Record], tuple[object, ...]]]"]):
         names = _FIELDS[kind]
         places = [f"{_LINE.encode(name)}:%s" for name in names]
         line = ",".join([f'"kind":{_LINE.encode(kind.kind).replace("%", "%%")}', *places])
-        self[kind] = found = (f"{{{line}}}\n", attrgetter(*names))  # a tuple, as every record has an event and a time
-        return found
+        self[kind] = entry = (f"{{{line}}}\n", attrgetter(*names))  # a tuple, as every record has an event and a time
+        return entry
 
 
 _LINES: Final = _Lines()
@@ -68,6 +68,6 @@ def record_dict(record: Record) -> dict[str, object]:
 
 def _item(item: object) -> object:
     if isinstance(item, tuple):
-        return [_item(one) for one in item]
+        return [_item(element) for element in item]
     names = _FIELDS[type(item)]
     return {name: _item(getattr(item, name)) for name in names} if names else item

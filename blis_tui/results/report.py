@@ -273,10 +273,10 @@ class Report(Sections):
 
     def _repr_html_(self) -> str:
         """Return the HTML shown by a notebook."""
-        columns = [one.name for one in fields(Distribution)]
+        columns = [statistic.name for statistic in fields(Distribution)]
         latencies = [
-            (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
-            for one in fields(self.latency)
+            (metric.name, *(getattr(getattr(self.latency, metric.name), column) for column in columns))
+            for metric in fields(self.latency)
         ]
         broken = [f"FAIL {expectation.sentence()}" for expectation in self.expectations if not expectation.ok]
         warned = [f"{warning.severity}[{warning.id}]: {warning.message}" for warning in self.warnings]
@@ -294,7 +294,7 @@ class Report(Sections):
 
 
 _NOT_WRITTEN: Final = ("experiment", "step_models", "rows", "left_out")
-_SECTIONS: Final = tuple(one.name for one in fields(Sections))
+_SECTIONS: Final = tuple(section.name for section in fields(Sections))
 
 
 _TOTALS: Final = ("length_capped", "output_tokens", "cached_tokens")
@@ -308,7 +308,7 @@ class _Tally:
         self.states: Counter[int] = Counter()
         self.totals: Counter[str] = Counter()
         self.samples_us: dict[str, array[float]] = {
-            name: cast("array[float]", array("d" if one.per_gap else "q")) for name, one in SAMPLED.items()
+            name: cast("array[float]", array("d" if latency.per_gap else "q")) for name, latency in SAMPLED.items()
         }
         self._distributions: dict[str, Distribution] = {}
 
@@ -318,8 +318,8 @@ class _Tally:
         for name in _TOTALS:
             self.totals[name] += whole_sum(getattr(block, name))
         timed = where(block, [arrival - warm_up_us for arrival in block.arrival_us]) if warm_up_us else block
-        for name, one in SAMPLED.items():
-            self.samples_us[name].extend(one.samples_us(timed))
+        for name, latency in SAMPLED.items():
+            self.samples_us[name].extend(latency.samples_us(timed))
 
     @staticmethod
     def of_all(parts: Sequence[_Tally]) -> _Tally:
@@ -491,11 +491,11 @@ def latencies_so_far(experiment: Experiment, cluster: Cluster, log: RequestLog, 
 
 def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTimeModel]:
     """Return the step-time model of each pool, which is that of its first instance."""
-    found, first = {}, 0
+    models, first = {}, 0
     for pool in experiment.pools:
-        found[pool.name] = cluster.instances[first].latency
+        models[pool.name] = cluster.instances[first].latency
         first += pool.instances
-    return found
+    return models
 
 
 def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
@@ -520,7 +520,7 @@ def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
 
 def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
     """Return how often each inter-token latency occurred at the engine after the warm-up, for each instance."""
-    return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
+    return [cluster.warm_up.gaps_since(instance) for instance in cluster.instances]
 
 
 def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int, done: bool) -> Checkup:
@@ -564,8 +564,8 @@ def _placed(experiment: Experiment, cluster: Cluster, instances: Iterable[Instan
 
     places = [place_of(cluster.pools, at) for at in range(len(cluster.pools))]
     return [
-        one if place is None else replace(one, replica=place.replica, rank=place.rank)
-        for one, place in zip(instances, places, strict=True)
+        report if place is None else replace(report, replica=place.replica, rank=place.rank)
+        for report, place in zip(instances, places, strict=True)
     ]
 
 
@@ -601,15 +601,18 @@ def _plain(value: object) -> object:
 
 def _fields(record: DataclassInstance) -> dict[str, object]:
     """Return the fields of a record, without those that do not apply to it."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, left_out, nothing in _columns(type(record)):
         value = getattr(record, name)
         if value != nothing or not left_out:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 @cache
 def _columns(kind: type[DataclassInstance]) -> tuple[tuple[str, bool, int | None], ...]:
     """Return, for each field of a record, its name, whether it may be left out, and the value that means left out."""
-    return tuple((one.name, "left_out" in one.metadata, 0 if "zero" in one.metadata else None) for one in fields(kind))
+    return tuple(
+        (declared.name, "left_out" in declared.metadata, 0 if "zero" in declared.metadata else None)
+        for declared in fields(kind)
+    )

@@ -168,11 +168,11 @@ class RequestColumns:
 
     def session_ids(self, block: Block) -> Cells:
         """Return the requests' sessions."""
-        return ["" if one is None else one[0] for one in self._noted("sessions", None, block)]
+        return ["" if note is None else note[0] for note in self._noted("sessions", None, block)]
 
     def rounds(self, block: Block) -> Cells:
         """Return each request's call number within its session."""
-        return [None if one is None else one[1] for one in self._noted("sessions", None, block)]
+        return [None if note is None else note[1] for note in self._noted("sessions", None, block)]
 
     def requested(self, block: Block) -> Cells:
         """Return the output tokens that the requests asked for."""
@@ -182,7 +182,7 @@ class RequestColumns:
     def budgets(self, block: Block) -> Cells:
         """Return the output budgets that the requests declared; 0 = none."""
         noted = zip(self._noted("budgets", _AS_GENERATED, block), self.requested(block), strict=True)
-        return [asked if one is _AS_GENERATED else max(0, one[0]) for one, asked in noted]
+        return [asked if note is _AS_GENERATED else max(0, note[0]) for note, asked in noted]
 
     def endless(self, block: Block) -> Cells:
         """Return whether only the budget ends each answer."""
@@ -206,7 +206,7 @@ class RequestColumns:
         others = cast("Mapping[int, _T]", self._page.noted[what])
         if not ended and not others:
             return [nothing] * len(block.number)
-        return [ended[one] if one in ended else others.get(one, nothing) for one in block.number]
+        return [ended[number] if number in ended else others.get(number, nothing) for number in block.number]
 
 
 _AS_GENERATED: Final = (-2, False)
@@ -565,9 +565,9 @@ class RequestTable(Sequence["RequestRow"]):
         segments = ("prefix_segments",) if any(self._noted("parts", number, ()) for number in numbers) else ()
         adapters = ("adapter",) if self.has_adapters else ()
         extras = [self.extras(number) for number in numbers]
-        reasoning = _REASONING if any(one.reasoning_tokens >= 0 for one in extras) else ()
-        media = Media._fields if any(any(one.media) for one in extras) else ()
-        items = ("media_items",) if any(one.items for one in extras) else ()
+        reasoning = _REASONING if any(extra.reasoning_tokens >= 0 for extra in extras) else ()
+        media = Media._fields if any(any(extra.media) for extra in extras) else ()
+        items = ("media_items",) if any(extra.items for extra in extras) else ()
         budgets = _BUDGETS if self._has("budgets") else ()
         ways = WAYS if self._log.detours else ()
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *items, *budgets)
@@ -615,7 +615,7 @@ class RequestTable(Sequence["RequestRow"]):
     def __getitem__(self, number: int | slice) -> RequestRow | list[RequestRow]:
         if isinstance(number, slice):
             start, stop, step = number.indices(len(self))
-            return [*self._rows(start, stop)] if step == 1 else [self[one] for one in range(start, stop, step)]
+            return [*self._rows(start, stop)] if step == 1 else [self[place] for place in range(start, stop, step)]
         at = range(len(self))[number]
         return next(self._rows(at, at + 1))
 
@@ -651,7 +651,7 @@ class RequestTable(Sequence["RequestRow"]):
     def has_media(self) -> bool:
         """Whether any prompt has images, audio or video."""
         known = chain(self._log.book.noted["extras"].values(), self._page.noted["extras"].values())
-        return any(any(cast("Extras", one).media) for one in known)
+        return any(any(cast("Extras", extra).media) for extra in known)
 
     def adapter(self, row: RequestNumbers) -> str:
         """Return the LoRA adapter that a row's request asks for; empty = none."""

@@ -93,7 +93,10 @@ def trend(values: Sequence[float]) -> Trend:
     before = [mean(values[first + at : first + at + width]) for at in range(0, quarter, width)]
     after = [mean(values[last + at : last + at + width]) for at in range(0, quarter, width)]
     low, high = mean(before), mean(after)
-    squares = [*((one - low) * (one - low) for one in before), *((one - high) * (one - high) for one in after)]
+    squares = [
+        *((value - low) * (value - low) for value in before),
+        *((value - high) * (value - high) for value in after),
+    ]
     error = sqrt(fsum(squares) / (_PARTS * (_PARTS - 1)))
     return Trend(low, high, (high - low) / error if error else inf if high > low else -inf if high < low else 0.0)
 
@@ -108,7 +111,7 @@ def drift(fluxes: Sequence[Flux]) -> Drift:
     nothing whatever came.
     """
     count = len(fluxes)
-    gains, came = [one.came - one.left for one in fluxes], [one.came for one in fluxes]
+    gains, came = [flux.came - flux.left for flux in fluxes], [flux.came for flux in fluxes]
     variance = max(_variance(gains), _variance(came))
     gain, arrivals, error = mean(gains), mean(came), sqrt(variance / count)
     return Drift(
@@ -144,21 +147,21 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
     """Return a ratio over ``(start_us, end_us]``, with its standard error by batch means (ratio estimator)."""
     above, below = [0.0] * BATCHES, [0.0] * BATCHES
     span_us = max(end_us - start_us, 1)
-    for at_us, one, weight in samples:
+    for at_us, amount, weight in samples:
         if start_us < at_us <= end_us:
             place = (at_us - start_us - 1) * BATCHES // span_us
-            above[place] += one
+            above[place] += amount
             below[place] += weight
     weight = fsum(below)
     if not weight:
         return Ratio(0.0, inf, 0.0)
     value = fsum(above) / weight
-    errors = [one - value * many for one, many in zip(above, below, strict=True)]
-    squares = fsum(one * one for one in errors)
+    errors = [amount - value * many for amount, many in zip(above, below, strict=True)]
+    squares = fsum(error * error for error in errors)
     return Ratio(value, sqrt(squares * BATCHES / (BATCHES - 1)) / weight, weight)
 
 
-def lasting(found: Ratio, memory: float) -> Ratio:
+def lasting(estimate: Ratio, memory: float) -> Ratio:
     """Return an estimate of :func:`ratio` for a load that lasts: with an error that counts what batches share.
 
     A load that lasts for as long as a request or a session stays hardly varies within a shorter batch, whose mean
@@ -167,16 +170,16 @@ def lasting(found: Ratio, memory: float) -> Ratio:
     and Stam 1986); once is taken, because a part of what makes requests late is forgotten at once.
 
     Args:
-        found: the estimate.
+        estimate: the estimate.
         memory: how long the load lasts, relative to the whole stretch.
     """
-    return found._replace(error=found.error * sqrt(max(1.0, memory * BATCHES)))
+    return estimate._replace(error=estimate.error * sqrt(max(1.0, memory * BATCHES)))
 
 
 def _variance(values: Sequence[float]) -> float:
     """Return the sample variance."""
     centre = mean(values)
-    return fsum((one - centre) * (one - centre) for one in values) / (len(values) - 1)
+    return fsum((value - centre) * (value - centre) for value in values) / (len(values) - 1)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -102,8 +102,8 @@ class _Unpickler(pickle.Unpickler):
         """Return the class or function of that name; for left-out parts, the function that returns them."""
         if (module, name) == (__name__, "_left_out"):
             return self._part
-        found: object = super().find_class(module, name)
-        return found
+        resolved: object = super().find_class(module, name)
+        return resolved
 
     def _part(self, name: str) -> object:
         try:

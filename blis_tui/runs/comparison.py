@@ -256,7 +256,7 @@ class RequestChanges:
             "slower": self.slower,
             "faster": self.faster,
             "different_ends": [asdict(counts) for counts in self.different_ends],
-            "most_affected": [{**asdict(one), "change_us": one.change_us} for one in self.most_affected],
+            "most_affected": [{**asdict(change), "change_us": change.change_us} for change in self.most_affected],
         }
 
 
@@ -271,9 +271,9 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         if row.e2e_us is not None and other.e2e_us is not None:
             names = (row.request_id, other.request_id)
             timed.append(Affected(request_id=names[0], b_request_id=names[1], a_us=row.e2e_us, b_us=other.e2e_us))
-    changed = sorted((one for one in timed if one.change_us), key=lambda one: -abs(one.change_us))
-    beyond = [one for one in changed if exceeds_noise(one.a_us, one.b_us)]
-    slower = sum(one.change_us > 0 for one in beyond)
+    changed = sorted((change for change in timed if change.change_us), key=lambda change: -abs(change.change_us))
+    beyond = [change for change in changed if exceeds_noise(change.a_us, change.b_us)]
+    slower = sum(change.change_us > 0 for change in beyond)
     return RequestChanges(
         common=len(matched.pairs),
         other=matched.different,
@@ -282,7 +282,9 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         compared=len(timed),
         slower=slower,
         faster=len(beyond) - slower,
-        different_ends=tuple(OutcomeCounts(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        different_ends=tuple(
+            OutcomeCounts(a=first, b=second, count=count) for (first, second), count in fates.most_common()
+        ),
         most_affected=tuple(changed[:MOST_AFFECTED]),
     )
 
@@ -439,8 +441,10 @@ class Comparison:
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """What the trace formats of both sides left out; shared entries appear once."""
-        found = [one for side in (self.a, self.b) if isinstance(side, Simulated) for one in side.report.left_out]
-        return tuple(dict.fromkeys(found))
+        omissions = [
+            omission for side in (self.a, self.b) if isinstance(side, Simulated) for omission in side.report.left_out
+        ]
+        return tuple(dict.fromkeys(omissions))
 
     @property
     def results_differ(self) -> bool:
@@ -490,10 +494,10 @@ def simulate(*experiments: Experiment) -> Iterator[Report]:
         TraceError: rows of a recorded workload are invalid.
     """
     known: dict[tuple[str, int], Report] = {}
-    for one in experiments:
-        key = (one.sha256, one.seed)
+    for experiment in experiments:
+        key = (experiment.sha256, experiment.seed)
         if key not in known:
-            known[key] = _report(one)
+            known[key] = _report(experiment)
         yield known[key]
 
 
@@ -547,15 +551,15 @@ def match(a: Sequence[RequestRow], b: Sequence[RequestRow], *, arrivals: bool) -
     asked_a, asked_b = (_asked(rows, arrivals=arrivals) for rows in (a, b))
     others = {_identity(row): (row, asked) for row, asked in zip(b, asked_b, strict=True)}
     pairs: list[tuple[RequestRow, RequestRow]] = []
-    found = 0
+    common = 0
     for row, asked in zip(a, asked_a, strict=True):
         other, asked_there = others.get(_identity(row), (None, asked))
         if other is None:
             continue
-        found += 1
+        common += 1
         if asked == asked_there:
             pairs.append((row, other))
-    return Matched(pairs, found - len(pairs), len(a) - found, len(others) - found)
+    return Matched(pairs, common - len(pairs), len(a) - common, len(others) - common)
 
 
 def _identity(row: RequestRow) -> str | tuple[str, int]:

@@ -219,23 +219,23 @@ def _figure(value: float | None, *, signed: bool = False) -> str:
 def _requests(requests: RequestChanges) -> list[str]:
     counts = f"{requests.slower:,} slower and {requests.faster:,} faster by more than {100 * THRESHOLD:g} %"
     lines = [f"requests: {requests.compared:,} compared end to end, {counts}"]
-    lines += [f"  {one.count:,} {one.a} -> {one.b}" for one in requests.different_ends]
+    lines += [f"  {fate.count:,} {fate.a} -> {fate.b}" for fate in requests.different_ends]
     if requests.other:
         lines.append(f"  {plural(requests.other, 'request')} with another arrival or prompt in B (not compared)")
     for letter, count in (("A", requests.only_a), ("B", requests.only_b)):
         if count:
             lines.append(f"  {plural(count, 'request')} only in {letter}")
     if requests.most_affected:
-        renamed = any(one.request_id != one.b_request_id for one in requests.most_affected)
+        renamed = any(change.request_id != change.b_request_id for change in requests.most_affected)
         head = (f"most affected{', A/B' if renamed else ''}", "A, ms", "B, ms", "change, ms")
         cells = [
             (
-                clip(both_names(one.request_id, one.b_request_id), 40),
-                ms_text(one.a_us),
-                ms_text(one.b_us),
-                ms_change_text(one.change_us),
+                clip(both_names(change.request_id, change.b_request_id), 40),
+                ms_text(change.a_us),
+                ms_text(change.b_us),
+                ms_change_text(change.change_us),
             )
-            for one in requests.most_affected
+            for change in requests.most_affected
         ]
         lines += _table([head, *cells], range(1, 4))
     return lines

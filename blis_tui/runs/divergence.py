@@ -66,14 +66,14 @@ def search(
         plain: returns a record's fields, including ``event``.
     """
     shared: deque[T] = deque(maxlen=NEIGHBOURS)
-    for count, (one, other) in enumerate(zip_longest(left, right), 1):
-        if one != other:
-            old, new = (None if record is None else plain(record) for record in (one, other))
+    for count, (before, after) in enumerate(zip_longest(left, right), 1):
+        if before != after:
+            old, new = (None if record is None else plain(record) for record in (before, after))
             event = min(_as_int(fields["event"]) for fields in (old, new) if fields is not None)
             return Divergence(event=event, left=old, right=new, before=tuple(map(plain, shared)))
-        shared.append(other)
+        shared.append(after)
         if not count % _SLICE:
-            yield other
+            yield after
     return None
 
 

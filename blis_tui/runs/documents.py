@@ -57,15 +57,15 @@ def experiment_differences(old: Mapping[str, object], new: Mapping[str, object])
         """Turn a named list back into a list if only one side has it."""
         return list(value.values()) if steps in _IDENTITIES and isinstance(value, dict) else value
 
-    found = [
+    changes = [
         replace(difference, old=unnamed(difference.old, steps), new=unnamed(difference.new, steps))
         for steps, difference in _differences(left, right, lambda steps: dotted(steps, orders))
     ]
     for path, (before_names, after_names) in orders.items():
         common = [name for name in before_names if name in set(after_names)]
         if common != [name for name in after_names if name in set(before_names)]:
-            found.append(Difference(path=dotted(path), kind="reordered", old=before_names, new=after_names))
-    return found
+            changes.append(Difference(path=dotted(path), kind="reordered", old=before_names, new=after_names))
+    return changes
 
 
 def differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[Difference]:
@@ -94,17 +94,17 @@ def _differences(old: object, new: object, path_text: Callable[[Path], str]) -> 
         threshold_to_diff_deeper=0,
         ignore_private_variables=False,
     )
-    found: list[tuple[Path, Difference]] = []
+    listed: list[tuple[Path, Difference]] = []
     for category, levels in tree.items():
         kind = category.rpartition("_")[2].replace("changes", "changed")
         for level in levels:
             steps: Path = tuple(level.path(output_format="list"))
             before = None if kind == "added" else level.t1
             after = None if kind == "removed" else level.t2
-            found.append((steps, Difference(path=path_text(steps), kind=kind, old=before, new=after)))
+            listed.append((steps, Difference(path=path_text(steps), kind=kind, old=before, new=after)))
     places: dict[Path, dict[object, int]] = {}
-    found.sort(key=lambda pair: _order(pair[0], old, new, places))
-    return found
+    listed.sort(key=lambda pair: _order(pair[0], old, new, places))
+    return listed
 
 
 def pointer(steps: Path) -> str:

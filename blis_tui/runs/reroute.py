@@ -165,7 +165,7 @@ class WhatIf:
 
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
         """Return the result as plain data; ``everything`` includes equal and minor figures of the reports."""
-        found, others = self.divergence, self.others
+        divergence, others = self.divergence, self.others
         return {
             "experiment": self.experiment.name,
             "spec_sha256": self.experiment.sha256,
@@ -173,7 +173,7 @@ class WhatIf:
             "chosen_instance": self.chosen,
             "forced_instance": self.forced,
             "decision_event": self.decision.event,
-            "decisions": [asdict(one) for one in self.decisions],
+            "decisions": [asdict(decision) for decision in self.decisions],
             "request": self.request.to_dict(),
             "others": {
                 **{name: getattr(others, name) for name in ("total", "not_compared", "changed", "moved")},
@@ -184,8 +184,8 @@ class WhatIf:
                 "best": [change.to_dict() for change in others.best],
             },
             "first_divergence": None
-            if found is None
-            else {"event": found.event, "before": found.left, "after": found.right},
+            if divergence is None
+            else {"event": divergence.event, "before": divergence.left, "after": divergence.right},
             "metrics": [row.to_dict() for row in self.comparison.shown_metrics(everything=everything)],
         }
 
@@ -242,7 +242,7 @@ def ask_whatif(
     changed.subscribe(Routed, note_undisturbed)
     yield from _run(changed)
     if changed.unused_routes:
-        been = " and ".join(str(one.instance) for one in decisions if event in (None, one.event))
+        been = " and ".join(str(decision.instance) for decision in decisions if event in (None, decision.event))
         where = "" if event is None else f" at event {count_text(event)}"
         who = "candidates depend on cluster.pools and cluster.disaggregation"
         if experiment.cluster.varies:
@@ -254,7 +254,7 @@ def ask_whatif(
     streams = record_stream(experiment), record_stream(experiment, routes=routes)
     divergence = yield from search(*streams, record_dict)
     matched = match(before.rows, after.rows, arrivals=False)
-    changes = [Change(before=one, after=two) for one, two in matched.pairs]
+    changes = [Change(before=was, after=now) for was, now in matched.pairs]
     return WhatIf(
         experiment=experiment,
         decision=decisions[len(left_alone)],
@@ -280,9 +280,9 @@ def _side(experiment: Experiment, report: Report) -> Simulated:
 def _require_routed(request: str, decisions: Sequence[Decision], event: int | None, rows: Sequence[RequestRow]) -> None:
     """Raise RouteError if a request is unknown or was never routed, or not in that event."""
     if decisions:
-        if event is None or any(one.event == event for one in decisions):
+        if event is None or any(decision.event == event for decision in decisions):
             return
-        known = " and ".join(f"event {count_text(one.event)} (to {one.instance})" for one in decisions)
+        known = " and ".join(f"event {count_text(decision.event)} (to {decision.instance})" for decision in decisions)
         raise RouteError(f"{request} is not routed at event {count_text(event)}", help=f"it is at {known}")
     row = next((row for row in rows if row.request_id == request), None)
     if row is None:
@@ -318,7 +318,9 @@ def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
         moved=len([change for change in changes if change.moved]),
         ttft=_shift([change.ttft_change_us for change in changes]),
         e2e=_shift([change.e2e_change_us for change in changes]),
-        different_ends=tuple(OutcomeCounts(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        different_ends=tuple(
+            OutcomeCounts(a=first, b=second, count=count) for (first, second), count in fates.most_common()
+        ),
         worst=tuple(change for _, change in worst[:MOST_LISTED]),
         best=tuple(change for _, change in best[:MOST_LISTED]),
     )
@@ -448,7 +450,7 @@ class Hindsight:
 
         Covers decisions whose request completed.
         """
-        best = [one.best_for_request for one in self.judged if one.state == _COMPLETED]
+        best = [judgement.best_for_request for judgement in self.judged if judgement.state == _COMPLETED]
         return of_samples([-alternative.e2e_change_us for alternative in best if alternative.e2e_change_us is not None])
 
     @property
@@ -457,7 +459,7 @@ class Hindsight:
 
         Covers decisions that do not affect how many requests complete.
         """
-        best = [one.best_for_run for one in self.judged]
+        best = [judgement.best_for_run for judgement in self.judged]
         return of_samples([-alternative.run_e2e_change_us for alternative in best if not alternative.completed_change])
 
     def __repr__(self) -> str:
@@ -469,7 +471,13 @@ class Hindsight:
     def to_dict(self) -> dict[str, object]:
         """Return the result as plain data."""
         better = {
-            name: len([one for one in self.judged if getattr(one, f"best_for_{name}").instance != one.chosen])
+            name: len(
+                [
+                    judgement
+                    for judgement in self.judged
+                    if getattr(judgement, f"best_for_{name}").instance != judgement.chosen
+                ]
+            )
             for name in ("request", "run")
         }
         return {
@@ -484,7 +492,7 @@ class Hindsight:
             "better_for_run": better["run"],
             "lost_by_requests_ms": asdict(self.lost_by_requests),
             "lost_by_run_ms": asdict(self.lost_by_run),
-            "by_decision": [one.to_dict() for one in self.judged],
+            "by_decision": [judgement.to_dict() for judgement in self.judged],
         }
 
 
@@ -614,11 +622,11 @@ def _alternative(
 ) -> Alternative:
     row = after[key]
     ttft = e2e = 0
-    for one, other in ((before[at], after[at]) for at in before if at in after):
-        if one.input_tokens != other.input_tokens:
+    for old, new in ((before[at], after[at]) for at in before if at in after):
+        if old.input_tokens != new.input_tokens:
             continue  # prompts of a closed loop that came in another order
-        ttft += _latency_change(one.ttft_us, other.ttft_us) or 0
-        e2e += _latency_change(one.e2e_us, other.e2e_us) or 0
+        ttft += _latency_change(old.ttft_us, new.ttft_us) or 0
+        e2e += _latency_change(old.e2e_us, new.e2e_us) or 0
     return Alternative(
         instance=instance,
         state=_state(row),

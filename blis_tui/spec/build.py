@@ -57,8 +57,8 @@ class Part:
 
     def _wrong(self, key: str, wanted: str) -> InputError:
         where = f"{self.path}.{key}" if self.path else key
-        found = "missing" if key not in self.data else f"not {wanted}"
-        return InputError(f"not a resolved experiment: `{where}` is {found}")
+        problem = "missing" if key not in self.data else f"not {wanted}"
+        return InputError(f"not a resolved experiment: `{where}` is {problem}")
 
     def _of(self, key: str, kind: type[T], otherwise: T | None = None) -> T:
         """Return the value at a key, which must be of a type; a boolean is no number."""
@@ -70,7 +70,7 @@ class Part:
     def _entries(self, key: str) -> Part:
         """Return the list at a key as a map of its positions."""
         path = f"{self.path}.{key}" if self.path else key
-        return Part({str(at): one for at, one in enumerate(self._of(key, list))}, path)
+        return Part({str(at): entry for at, entry in enumerate(self._of(key, list))}, path)
 
     def part(self, key: str) -> Part:
         """Return the map at a key."""
@@ -198,7 +198,7 @@ def decode(record: type[_R], part: Part, **given: object) -> _R:
 
 def _steps(record: type) -> tuple[_Step, ...]:
     keys = keys_of(record)
-    held = {one.name for one in fields(record)}
+    held = {field.name for field in fields(record)}
     required = {about.name or name: not about.optional for name, (about, _) in keys.items()}
     return tuple(
         _Step(
@@ -260,7 +260,7 @@ def _record(kind: type[_R], part: Part, name: str) -> _R:
 
 
 def _records(kind: type[_R], part: Part, name: str) -> tuple[_R, ...]:
-    return tuple(decode(kind, one) for one in part.parts(name))
+    return tuple(decode(kind, entry) for entry in part.parts(name))
 
 
 def _by_name(entries: Mapping[str, Key], part: Part, name: str) -> dict[str, object]:
@@ -374,7 +374,7 @@ def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
         spec.Hardware,
         part,
         name=part.name(),
-        **{name: found for name, found in given.items() if found is not None},
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
@@ -506,7 +506,7 @@ def _kv_tiers(part: Part) -> spec.KvTiers | None:
         ratio, policy = part.number("hicache_ratio"), part.text("hicache_write_policy")
         return spec.KvTiers(kind=kind, tiers=(host,), ratio=ratio, write_policy=policy)
     tiers = (
-        tuple(decode(spec.KvTier, one) for one in part.parts("tiers"))
+        tuple(decode(spec.KvTier, entry) for entry in part.parts("tiers"))
         if kind == "offload"
         else (decode(spec.KvTier, part, name="cpu", blocks=part.integer("cpu_blocks")),)
     )
@@ -562,7 +562,7 @@ def _cluster(part: Part, policy: spec.Policy, pools: tuple[spec.Pool, ...]) -> s
 
 
 def _autoscaler(part: Part, cluster: Part, pools: tuple[spec.Pool, ...]) -> spec.Autoscaler:
-    own = {one.text("name"): one for one in cluster.parts("pools")} if "pools" in cluster.data else {}
+    own = {pool.text("name"): pool for pool in cluster.parts("pools")} if "pools" in cluster.data else {}
 
     def bound(pool: spec.Pool, key: str) -> int:
         return (own[pool.name] if pool.name in own and key in own[pool.name].data else part).integer(key)
@@ -581,7 +581,9 @@ def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
     if "trace" in part.data:
         trace = trace_of(part.part("trace"), trace_path)
         return decode(spec.Workload, part, name=part.name(), trace=trace)
-    return decode(spec.Workload, part, name=part.name(), clients=tuple(_client(one) for one in part.parts("clients")))
+    return decode(
+        spec.Workload, part, name=part.name(), clients=tuple(_client(client) for client in part.parts("clients"))
+    )
 
 
 def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
@@ -591,10 +593,10 @@ def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
         InputError: the file cannot be read, or has other content.
     """
     path = real_path(part.text("file") if trace_path is None else trace_path)
-    found = input_digest(path, limit=MAX_TRACE_BYTES)
-    if found != (expected := part.text("sha256", found)):
+    actual = input_digest(path, limit=MAX_TRACE_BYTES)
+    if actual != (expected := part.text("sha256", actual)):
         raise InputError(f"{path} is not the recorded trace: its SHA-256 is not {expected}")
-    return decode(spec.Trace, part, path=str(path), sha256=found, slice=part.optional("slice", _slice))
+    return decode(spec.Trace, part, path=str(path), sha256=actual, slice=part.optional("slice", _slice))
 
 
 def _slice(part: Part) -> tuple[float, float | None]:

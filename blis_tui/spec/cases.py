@@ -71,13 +71,13 @@ def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
     ]
     _check_assignments(document, problems)
     points = list(cross(axes))
-    found = [
+    cases = [
         NamedCase(_name(case.name, point), case.line, (*case.overrides, *point))
         for case in cases or [NamedCase("", _line(document, "matrix") if axes else 1, ())]
         for point in points
     ]
-    _check_names(document, found, problems)
-    return found
+    _check_names(document, cases, problems)
+    return cases
 
 
 def _check_names(document: Document, cases: list[NamedCase], problems: Problems) -> None:
@@ -106,7 +106,7 @@ def _check_assignments(document: Document, problems: Problems) -> None:
         seen = {}
         for path in as_map(values):
             here = ("cases", name, path)
-            if over := next((one for one in matrix if f"{path}.".startswith(f"{one}.")), None):
+            if over := next((above for above in matrix if f"{path}.".startswith(f"{above}.")), None):
                 message = f"`{path}` has no effect: the matrix gives every case its own `{over}`"
                 problems.add(about(document, here, "BLIS2062", message, key=True, hint="remove it from one of the two"))
             check_replaced(document, here, seen, problems)
@@ -182,7 +182,7 @@ def check_cases(
         trace_bytes: size of the experiment's trace, which is read for each case.
         also: another check of a resolved case, which raises SpecError.
     """
-    found: dict[tuple[object, ...], Diagnostic] = {}
+    diagnostics: dict[tuple[object, ...], Diagnostic] = {}
     wrong = count = 0
     most = min(_MOST, max(_FEW, _MOST_BYTES // max(trace_bytes, 1)))
     for name, overrides in _sample(cases, most):
@@ -191,14 +191,14 @@ def check_cases(
             also(resolve_document(document.copy(), overrides, plugins))
         except SpecError as error:
             for diagnostic in error.diagnostics:
-                found.setdefault(
+                diagnostics.setdefault(
                     (diagnostic.file, diagnostic.line, diagnostic.column, diagnostic.code, diagnostic.message),
                     _named(diagnostic, name, document),
                 )
             wrong += 1
             if wrong == _MOST_WRONG:
                 break
-    return CheckedCases(count, tuple(in_order(found.values())))
+    return CheckedCases(count, tuple(in_order(diagnostics.values())))
 
 
 def unknown_expectations(document: Document, experiment: Experiment) -> list[Diagnostic]:
@@ -206,13 +206,13 @@ def unknown_expectations(document: Document, experiment: Experiment) -> list[Dia
     from blis_tui.results.conditions.course import text_of  # noqa: PLC0415  (few experiments have these)
 
     known = [*(expectation.metric for expectation in experiment.expect), *map(text_of, experiment.course)]
-    found = []
+    diagnostics = []
     for at, name in enumerate(as_list(as_map(document.get("golden")).get("xfail"))):
         if name not in known:
             message = f"`{name}` is not an expectation of the experiment"
             hint = suggestion(str(name), known, otherwise="they are") if known else "it has no `expect`"
-            found.append(about(document, ("golden", "xfail", at), "BLIS2013", message, hint=hint))
-    return found
+            diagnostics.append(about(document, ("golden", "xfail", at), "BLIS2013", message, hint=hint))
+    return diagnostics
 
 
 def _sample(cases: Mapping[str, tuple[Override, ...]], most: int) -> Iterator[tuple[str, tuple[Override, ...]]]:

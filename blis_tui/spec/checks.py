@@ -192,20 +192,20 @@ def _check_capacity(stack: _Stack, traits: EngineBehavior) -> Iterator[Diagnosti
     if blocks is None:
         memory = stack.memory(traits)
         try:
-            found = kv_capacity(memory, traits.sizes_pool)
+            capacity = kv_capacity(memory, traits.sizes_pool)
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
             return
-        if found.blocks <= 0:
+        if capacity.blocks <= 0:
             yield stack.about(
                 ("model",),
                 "BLIS2005",
                 f"{stack.model.name} does not fit on {stack.hardware.name} with tensor_parallel {stack.split}: "
-                f"{found.needed_gib - found.available_gib:.1f} GiB short of a KV cache",
-                _fitting(memory, found, traits.sizes_pool),
+                f"{capacity.needed_gib - capacity.available_gib:.1f} GiB short of a KV cache",
+                _fitting(memory, capacity, traits.sizes_pool),
             )
             return
-        blocks = found.blocks
+        blocks = capacity.blocks
     limit, slots = document.get(*stack.at("engine", "max_model_len")), blocks * block_size
     longest = limit if isinstance(limit, int) else None
     if (groups := stack.groups(traits)) is not None:
@@ -234,9 +234,9 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
         yield stack.about(path, "BLIS2019", message, hint)
 
 
-def _fitting(memory: InstanceMemory, found: KvCapacity, sizing: str) -> str:
+def _fitting(memory: InstanceMemory, capacity: KvCapacity, sizing: str) -> str:
     split = minimum_tensor_parallel(memory, sizing)
-    figures = f"needs {found.needed_gib:.1f} GiB of {found.available_gib:.1f} GiB"
+    figures = f"needs {capacity.needed_gib:.1f} GiB of {capacity.available_gib:.1f} GiB"
     if memory.states_bytes:
         states = f"{memory.states_bytes / 2**30:.1f} GiB are states of {memory.max_num_seqs:,} requests"
         return f"{figures}, of which {states}; lower engine.max_num_seqs, or raise tensor_parallel"

@@ -141,11 +141,11 @@ def _check_roles(document: Document) -> Iterator[Diagnostic]:
 
 def _models(document: Document, pools: list[DataPath]) -> dict[str, list[DataPath]]:
     """Return the pools that serve each model, by model name; ``()`` stands for a cluster without pools."""
-    found: dict[str, list[DataPath]] = {}
+    by_model: dict[str, list[DataPath]] = {}
     for pool in pools or [()]:
         name = document.get(*where(document, pool, "model", "metadata", "name"))
-        found.setdefault(str(name), []).append(pool)
-    return found
+        by_model.setdefault(str(name), []).append(pool)
+    return by_model
 
 
 def _check_models(document: Document) -> Iterator[Diagnostic]:
@@ -173,7 +173,7 @@ def _check_handover(document: Document) -> Iterator[Diagnostic]:
         return
     there, here = _models(document, prefilling), _models(document, decoding)
     for names, others, what in ((there, here, "decodes"), (here, there, "prefills")):
-        for name in (one for one in names if one not in others):
+        for name in (candidate for candidate in names if candidate not in others):
             pool = names[name][0]
             message = f"pool `{_name(document, pool)}` serves {name}, but no pool {what} it"
             hint = "under disaggregation every model needs instances of both kinds"
@@ -186,11 +186,11 @@ def _check_handover(document: Document) -> Iterator[Diagnostic]:
 def _check_kv(document: Document, source: DataPath, target: DataPath) -> Iterator[Diagnostic]:
     """Check that two pools with the same model store their KV cache in the same way."""
     for key, noun in (("block_size_tokens", "blocks"), ("kv_cache_dtype", "KV cache")):
-        first, found = (_of_engine(document, pool, key) for pool in (source, target))
-        if found != first:
+        first, second = (_of_engine(document, pool, key) for pool in (source, target))
+        if second != first:
             message = (
                 f"the {noun} of pool `{_name(document, source)}` cannot be transferred to pool "
-                f"`{_name(document, target)}`: {key} is {first} there and {found} here"
+                f"`{_name(document, target)}`: {key} is {first} there and {second} here"
             )
             hint = "give all pools of a model the same"
             yield about(document, where(document, target, "engine", key), "BLIS2025", message, hint=hint)

@@ -133,8 +133,8 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
     """
     directory = naming_directory(document, path)
     if not is_path(reference):
-        if (found := find(kind, reference, directory)) is not None:
-            return found
+        if (file := find(kind, reference, directory)) is not None:
+            return file
         message = f"no {kind.lower()} is named `{reference}`"
         from blis_tui.spec.hints import document_hint  # noqa: PLC0415  (only needed for wrong documents)
 
@@ -145,8 +145,8 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
         written = directory_of(document, path) / reference
         if kind != "Model" or not is_id(reference) or written.is_file():
             return written
-        if (found := find_by_id(reference, directory)) is not None:
-            return found
+        if (file := find_by_id(reference, directory)) is not None:
+            return file
         message = f"no model has the Hugging Face id `{reference}`, and no file has this path"
         hint = how_to_add(reference, directory)
     return about(document, path, "BLIS2001", message, hint=hint)
@@ -320,7 +320,7 @@ def checked(document: Document, kind: str, overrides: tuple[Override, ...], prob
         reading = expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
-    written = {place for one in overrides for place in one.places if place.source.name != "--set"}
+    written = {place for override in overrides for place in override.places if place.source.name != "--set"}
     at = {(place.source.name, place.span.line, place.span.column) for place in written}
     for diagnostic in check_document(document, kind, reading):
         # The line that sets a key is not for the paths of cases, axes and other options.
@@ -335,10 +335,10 @@ def check_document(document: Document, kind: str, reading: Reading) -> list[Diag
     """Return what is wrong in a document that was read as one of a kind; of one of another kind, only that."""
     data: Json = document.data
     if isinstance(data, dict):
-        found = data.get("kind")
-        if isinstance(found, str) and found in KINDS and found != kind:
-            message = f"expected kind `{kind}`, found kind `{found}`"
-            hint = "use `blis-tui sweep` to run a study" if found == "Study" else None
+        stated = data.get("kind")
+        if isinstance(stated, str) and stated in KINDS and stated != kind:
+            message = f"expected kind `{kind}`, found kind `{stated}`"
+            hint = "use `blis-tui sweep` to run a study" if stated == "Study" else None
             return [about(document, ("kind",), "BLIS1008", message, hint=hint)]
     if not reading.violations:
         return []

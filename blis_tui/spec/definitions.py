@@ -375,7 +375,7 @@ def _column(name: str, doc: str, example: str) -> DocumentKey:
     """Return a trace column; its known names are those that the readers recognise."""
     known = KNOWN_NAMES[name]
     unit = "; a unit may follow: `timestamp_ms`" if name == "arrival" else ""
-    names = ", ".join(f"`{one}`" for one in known)
+    names = ", ".join(f"`{known_name}`" for known_name in known)
     more = f" Known names: {names} (in any case; with or without `_` and spaces{unit})." if len(known) > 1 else ""
     return document_key("#/$defs/column", doc + more, examples=[example])
 

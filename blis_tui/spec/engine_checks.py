@@ -77,71 +77,75 @@ def check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagnos
         stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
         split = stack.get("tensor_parallel")
         gpus = ranks * (split if isinstance(split, int) else 1)
-        found = _Ranks(document, owner, build_model_part(stack), ranks, spreads, gpus)
+        layout = _Ranks(document, owner, build_model_part(stack), ranks, spreads, gpus)
         if spreads:
-            yield from _check_experts(found, plugins)
+            yield from _check_experts(layout, plugins)
         if ranks > 1:
-            yield from _check_ranks(found, traits)
+            yield from _check_ranks(layout, traits)
 
 
-def _check_experts(found: _Ranks, plugins: Registry | None) -> Iterator[Diagnostic]:
+def _check_experts(layout: _Ranks, plugins: Registry | None) -> Iterator[Diagnostic]:
     """Check that the experts can be spread in this way, and that the step-time model covers it."""
     path = ("engine", "expert_parallel")
     try:
-        check_expert_parallel(found.model, found.gpus, max(2, found.gpus))
+        check_expert_parallel(layout.model, layout.gpus, max(2, layout.gpus))
     except PolicyError as error:
-        gpus, experts = found.gpus, found.model.num_experts
+        gpus, experts = layout.gpus, layout.model.num_experts
         if experts <= 1:
-            yield found.wrong(path, "BLIS2030", f"{found.model.name} has no experts to spread", error.help)
+            yield layout.wrong(path, "BLIS2030", f"{layout.model.name} has no experts to spread", error.help)
         elif gpus > 1:
-            message = f"{experts} experts of {found.model.name} do not divide evenly among {gpus} GPUs"
+            message = f"{experts} experts of {layout.model.name} do not divide evenly among {gpus} GPUs"
             usable = ", ".join(str(count) for count in range(1, experts + 1) if not experts % count)
             hint = f"choose data_parallel x tensor_parallel among {usable}"
-            yield found.wrong(path, "BLIS2030", message, hint)
-    kind = str(found.get("latency", "kind"))
+            yield layout.wrong(path, "BLIS2030", message, hint)
+    kind = str(layout.get("latency", "kind"))
     ours = plugins is None or (kind in plugins.names("latency") and plugins.find("latency", kind, "").origin is None)
     if ours and kind not in KINDS:
         message = f"`{kind}` step times do not cover experts on other GPUs"
         hint = "use `latency: operators`, for GPUs with measured operators, or remove `expert_parallel`"
-        yield found.wrong(("latency", "kind"), _RANKS, message, hint)
-    if found.get("latency", "expert_parallel") not in (None, 1):
+        yield layout.wrong(("latency", "kind"), _RANKS, message, hint)
+    if layout.get("latency", "expert_parallel") not in (None, 1):
         message = "`latency.expert_parallel` repeats how experts are spread"
-        yield found.wrong(("latency", "expert_parallel"), _RANKS, message, "remove it: the engine sets it")
-    if found.ranks == 1 and found.get("engine", "all_to_all") is not None:
+        yield layout.wrong(("latency", "expert_parallel"), _RANKS, message, "remove it: the engine sets it")
+    if layout.ranks == 1 and layout.get("engine", "all_to_all") is not None:
         message = "`all_to_all` has no effect with one rank: its GPUs combine the outputs of experts by all-reduce"
-        yield found.wrong(("engine", "all_to_all"), "BLIS2026", message, "set `data_parallel`, or remove it")
+        yield layout.wrong(("engine", "all_to_all"), "BLIS2026", message, "set `data_parallel`, or remove it")
 
 
-def _check_ranks(found: _Ranks, traits: EngineBehavior) -> Iterator[Diagnostic]:
+def _check_ranks(layout: _Ranks, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check that all other settings are compatible with ranks."""
-    document, path = found.document, ("engine", "data_parallel")
+    document, path = layout.document, ("engine", "data_parallel")
     cluster = as_map(document.get("cluster"))
     for key in _ALONE:
         if key in cluster:
             message = f"data_parallel with `cluster.{key}` is not simulated: it would treat each rank as a replica"
             hint = f"remove `{key}`, or `data_parallel` (cluster.instances counts independent engines)"
-            yield found.wrong(path, _RANKS, message, hint)
-    if found.model.num_experts > 1 and not found.spreads:
-        message = f"the experts of {found.model.name} would be split over the GPUs of all ranks, which is not simulated"
-        yield found.wrong(path, _RANKS, message, "set `expert_parallel: true`, which gives each GPU whole experts")
-    if not found.spreads:
+            yield layout.wrong(path, _RANKS, message, hint)
+    if layout.model.num_experts > 1 and not layout.spreads:
+        message = (
+            f"the experts of {layout.model.name} would be split over the GPUs of all ranks, which is not simulated"
+        )
+        yield layout.wrong(path, _RANKS, message, "set `expert_parallel: true`, which gives each GPU whole experts")
+    if not layout.spreads:
         return
     kind = document.get("policy", "batching", "kind")
     if not traits.ranks:
         message = f"`{kind}` batching does not support ranks that share experts and step together"
-        yield found.wrong(path, _RANKS, message, advice_for(str(kind), "data_parallel", "use vllm-v1 or blis batching"))
+        yield layout.wrong(
+            path, _RANKS, message, advice_for(str(kind), "data_parallel", "use vllm-v1 or blis batching")
+        )
     path_of_interval = ("policy", "batching", "prefill_schedule_interval")
     if (document.whole(*path_of_interval) or 1) > 1:
         message = "`prefill_schedule_interval` of ranks that step together is not simulated"
         yield about(document, path_of_interval, _RANKS, message, key=True, hint="remove it")
-    if (document.whole(*found.at("engine", "pipeline_parallel")) or 1) > 1:
+    if (document.whole(*layout.at("engine", "pipeline_parallel")) or 1) > 1:
         message = "data_parallel of a model with experts is not simulated together with pipeline_parallel"
-        yield found.wrong(path, _RANKS, message, "set `pipeline_parallel: 1`")
+        yield layout.wrong(path, _RANKS, message, "set `pipeline_parallel: 1`")
     for key in _BESIDE:
-        value = found.get("engine", key)
+        value = layout.get("engine", key)
         if value is not None and as_map(value).get("kind") != "none":
             message = f"`{key}` is not simulated with ranks that step together"
-            yield found.wrong(("engine", key), _RANKS, message, f"remove `{key}`")
+            yield layout.wrong(("engine", key), _RANKS, message, f"remove `{key}`")
     restore = document.get("policy", "preemption", "restore")
     if restore not in (None, "recompute"):
         message = f"`restore: {restore}` is not simulated with ranks that step together"
@@ -342,8 +346,8 @@ def check_drafts(document: Document) -> Iterator[Diagnostic]:
 
 def check_lora(document: Document) -> Iterator[Diagnostic]:
     """Check that instances can hold the configured adapters, and that those that clients request exist."""
-    found = {owner: where(document, owner, "engine", "lora") for owner in stacks(document)}
-    for path in (path for path in found.values() if document.get(*path) is not None):
+    lora_places = {owner: where(document, owner, "engine", "lora") for owner in stacks(document)}
+    for path in (path for path in lora_places.values() if document.get(*path) is not None):
         slots, places, most = (document.get(*path, key) for key in ("max_loras", "max_cpu_loras", "max_lora_rank"))
         if isinstance(slots, int) and isinstance(places, int) and places < slots:
             message = (
@@ -355,7 +359,7 @@ def check_lora(document: Document) -> Iterator[Diagnostic]:
             if isinstance(rank, int) and isinstance(most, int) and rank > most:
                 message = f"adapter `{name}` has rank {rank}, max_lora_rank is {most}"
                 yield about(document, (*path, "ranks", name), "BLIS2029", message, hint=f"set max_lora_rank: {rank}")
-    if any(document.get(*path) is not None for path in found.values()):
+    if any(document.get(*path) is not None for path in lora_places.values()):
         return
     for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
         if "adapters" in client:

@@ -170,12 +170,12 @@ def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[
     if isinstance(inner, dict):
         flat |= {key: value for key, value in inner.items() if value is not None and key != "text_config"}
     for name, others in _OTHER_NAMES:
-        found = [flat.pop(other) for other in others if other in flat]
-        if name not in flat and found:
-            flat[name] = found[0]
+        stated = [flat.pop(other) for other in others if other in flat]
+        if name not in flat and stated:
+            flat[name] = stated[0]
     listed = flat.get("layers_block_type")
     if flat.get("model_type") == "nemotron_h" and isinstance(listed, list) and _LAYERS.keys() >= set(map(str, listed)):
-        flat.setdefault("hybrid_override_pattern", "".join(_LAYERS[str(one)] for one in listed))
+        flat.setdefault("hybrid_override_pattern", "".join(_LAYERS[str(layer)] for layer in listed))
     if flat.get("model_type") in _TIED:
         flat.setdefault("tie_word_embeddings", True)
     return {key: value for key, value in sorted(flat.items()) if key in known}
@@ -188,19 +188,19 @@ def missing_fields(config: Mapping[str, object]) -> tuple[str, ...]:
 
 def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
     """Return the contradictions within a canonical configuration, in words."""
-    found: list[str] = []
+    problems: list[str] = []
     heads, hidden = _int(config, "num_attention_heads"), _int(config, "hidden_size")
     if not config.get("head_dim") and heads and hidden % heads:
-        found.append(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}; give head_dim")
+        problems.append(f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}; give head_dim")
     kv_heads = _int(config, "num_key_value_heads", heads)
     if kv_heads and heads % kv_heads:
-        found.append(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
+        problems.append(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}")
     experts, chosen = _int(config, "num_local_experts"), _int(config, "num_experts_per_tok")
     if experts > 1 and not chosen:
-        found.append("num_experts_per_tok is missing although the model has experts")
+        problems.append("num_experts_per_tok is missing although the model has experts")
     if chosen > max(experts, 1):
-        found.append(f"num_experts_per_tok {chosen} exceeds the number of experts, {experts}")
-    return (*found, *_linear_contradictions(config))
+        problems.append(f"num_experts_per_tok {chosen} exceeds the number of experts, {experts}")
+    return (*problems, *_linear_contradictions(config))
 
 
 def _linear_contradictions(config: Mapping[str, object]) -> Iterator[str]:
@@ -336,15 +336,15 @@ def _gated_delta_net(config: Mapping[str, object]) -> LinearLayers | None:
     names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
     sizes = [_int(config, f"linear_{name}") for name in names]
     layers, listed = _int(config, "num_hidden_layers"), config.get("layer_types")
-    found = layers - layers // max(1, _int(config, "full_attention_interval", _INTERVAL))
+    count = layers - layers // max(1, _int(config, "full_attention_interval", _INTERVAL))
     if isinstance(listed, list):
-        found = listed.count("linear_attention")
-    if not all(sizes) or not found:
+        count = listed.count("linear_attention")
+    if not all(sizes) or not count:
         return None
     activation_bytes = _activation_bytes(config)
     return LinearLayers(
         kind="gdn",
-        layers=found,
+        layers=count,
         key_heads=sizes[0],
         key_dim=sizes[1],
         value_heads=sizes[2],
@@ -401,7 +401,7 @@ def _other_layers(config: Mapping[str, object]) -> str:
     if linear_layers(config) is not None:
         return ""
     listed = config.get("layer_types")
-    others = [one for one in map(str, listed) if one not in ATTENTION] if isinstance(listed, list) else []
+    others = [layer for layer in map(str, listed) if layer not in ATTENTION] if isinstance(listed, list) else []
     named = _OTHER_LAYERS.get(str(config.get("model_type")), "")
     return named or (others[0].replace("_", " ") if others else "")
 
@@ -437,8 +437,8 @@ def _keeps_attention(quantization: Mapping[str, object], config: Mapping[str, ob
     Its dense layers and shared experts, which some checkpoints leave out and some do not, then count like attention.
     """
     ignored = quantization.get("ignore")
-    named = [one for one in map(str, ignored) if "self_attn" in one] if isinstance(ignored, list) else []
-    everywhere = any(one.startswith(("re:", "*")) for one in named)
+    named = [name for name in map(str, ignored) if "self_attn" in name] if isinstance(ignored, list) else []
+    everywhere = any(name.startswith(("re:", "*")) for name in named)
     return _int(config, "num_local_experts") > 1 and (everywhere or len(named) >= _int(config, "num_hidden_layers"))
 
 
@@ -484,8 +484,8 @@ def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: flo
     if isinstance(quantization, dict):
         if _keeps_attention(quantization, config):
             return activation_bytes
-        if (found := _quantized_bytes(quantization)) is not None:
-            return found
+        if (size := _quantized_bytes(quantization)) is not None:
+            return size
     if (match := re.search(r"(?:^|[-_.])w(\d{1,2})a\d{1,2}(?![0-9a-z])", name.lower())) is not None:
         return int(match.group(1)) / 8
     return 1.0 if re.search(r"(?:^|[-_.])fp8(?![0-9a-z])", name.lower()) else activation_bytes

@@ -200,11 +200,11 @@ _NAMES_OF_KEYS: Final = {
 
 
 def _by_name(table: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for ours, theirs in table.items():
         for name in theirs.split():
-            found[name] = (*found.get(name, ()), ours)
-    return MappingProxyType(found)
+            by_name[name] = (*by_name.get(name, ()), ours)
+    return MappingProxyType(by_name)
 
 
 KEYS: Final = _by_name(_NAMES_OF_KEYS)
@@ -402,7 +402,12 @@ def former_key(
     *above, name = key.split(".")
     holder = above[-1] if above else next((step for step in reversed(path) if isinstance(step, str)), "")
     return next(
-        (one for one in older if one.key == name and holder in one.holders and one.kind in ("", kind or one.kind)), None
+        (
+            former
+            for former in older
+            if former.key == name and holder in former.holders and former.kind in ("", kind or former.kind)
+        ),
+        None,
     )
 
 
@@ -445,27 +450,35 @@ def key_hint(
     if "metric" in known and "equals" in known and (hint := expected_hint(key, value)):
         return hint
     name = plain(key)
-    same = next((one for one in known if plain(one) == name), None)
+    same = next((candidate for candidate in known if plain(candidate) == name), None)
     if same is not None:
         return f"write `{same}`"
     meant = KEYS.get(name, ())
     inside = str(next((step for step in reversed(path) if isinstance(step, str)), ""))
-    if here := [last for one in meant if (last := _last(one)) in known and (last != _KIND or f".{inside}." in one)]:
+    if here := [
+        last
+        for candidate in meant
+        if (last := _last(candidate)) in known and (last != _KIND or f".{inside}." in candidate)
+    ]:
         return _meaning(key, value, here[0])
     if name in NOTES:
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
     if place[-2:] == _COLUMNS:  # what a column holds is no key of clients that has the same name
-        near = next((one for one in sorted(known) if one.startswith(f"{name}_")), None) or nearest(key, known)
+        near = next((longer for longer in sorted(known) if longer.startswith(f"{name}_")), None) or nearest(key, known)
         return f"did you mean `{near}`?" if near else suggestion(key, known, otherwise="known keys are")
-    own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND and not one.startswith("expect.")]
+    own = [
+        candidate
+        for candidate in OWN_PATHS
+        if _last(candidate) == name and name != _KIND and not candidate.startswith("expect.")
+    ]
     if not own and (near := nearest(key, known)):
         return _meaning(key, value, near)
-    meant = (*own, *(one for one in meant if name != _KIND))
+    meant = (*own, *(candidate for candidate in meant if name != _KIND))
     if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
         return hint
-    elsewhere = [one for one in meant if _may_mean(place, one) and one.split(".")[:-1] != place]
+    elsewhere = [candidate for candidate in meant if _may_mean(place, candidate) and candidate.split(".")[:-1] != place]
     if elsewhere:
         owner = (
             " of the experiment" if kind != "Experiment" else " here" if "." in elsewhere[0] else " at the top level"
@@ -523,8 +536,8 @@ def in_unit_of(key: str, unit: str, value: float) -> str | None:
     other, _, theirs = _UNITS.get(_SHORT.get(unit.lower(), unit.lower()), ("", "", 0))
     if not what or what != other:
         return None
-    found = value * ours / theirs if stem.endswith("_per") else value * theirs / ours
-    return f"{found:.0f}" if found == int(found) else f"{found:g}"
+    converted = value * ours / theirs if stem.endswith("_per") else value * theirs / ours
+    return f"{converted:.0f}" if converted == int(converted) else f"{converted:g}"
 
 
 def _split(key: str) -> tuple[str, str]:
@@ -564,13 +577,13 @@ def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:
         below = next(iter(value), "") if isinstance(value, dict) else ""
         path = f"{key}.{below}" if below else key
     else:
-        path = next((one for one in meant if not one.startswith("study.")), "")
+        path = next((candidate for candidate in meant if not candidate.startswith("study.")), "")
     return f"it belongs to the experiment: assign to `{path}` under `set` or `axes`" if path else ""
 
 
 def renamed(given: Collection[str], missing: str) -> str | None:
     """Return the given key that is a synonym of the missing one; None if there is none."""
-    return next((key for key in given if any(_last(one) == missing for one in KEYS.get(plain(key), ()))), None)
+    return next((key for key in given if any(_last(name) == missing for name in KEYS.get(plain(key), ()))), None)
 
 
 def _last(path: str) -> str:
@@ -614,14 +627,14 @@ def document_hint(kind: str, name: str, known: Collection[str]) -> str:
 
 def metric_hint(metric: str, known: Collection[str]) -> str:
     """Return a hint for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
-    group = {one for one in known if one.startswith(f"{metric.partition('.')[0]}.")}
+    group = {other for other in known if other.startswith(f"{metric.partition('.')[0]}.")}
     return suggestion(metric, group or known, otherwise="examples of metrics are", meant=metrics_meant(metric))
 
 
 def metrics_meant(metric: str) -> tuple[str, ...]:
     """Return the metrics that a name from elsewhere may mean: ``ttft_p99``, ``mean_tpot_ms``, ``qps``."""
     words = words_of(metric)
-    statistics = [one for word in words for one in STATISTICS.get(word, ())]
+    statistics = [statistic for word in words for statistic in STATISTICS.get(word, ())]
     rest = [word for word in words if word not in STATISTICS]
     meaningful = [word for word in rest if word not in _NO_MEANING]
     families = LATENCIES.get("_".join(meaningful or rest), ())

@@ -92,12 +92,12 @@ def entries(directory: Path | None = None) -> Iterator[LibraryEntry]:
     """Yield every document that can be referenced by name, by kind and name; a project's own hide shipped ones."""
     shipped = shipped_specs()
     for kind, folder in sorted(FOLDERS.items()):
-        found: dict[str, LibraryEntry] = {}
+        by_name: dict[str, LibraryEntry] = {}
         for root in reversed(search_path(directory)):
             for path in root.glob(f"{folder}/*{suffix(kind)}"):
                 name = path.name.removesuffix(suffix(kind))
-                found[name] = LibraryEntry(kind, name, path, root == shipped)
-        yield from (found[name] for name in sorted(found))
+                by_name[name] = LibraryEntry(kind, name, path, root == shipped)
+        yield from (by_name[name] for name in sorted(by_name))
 
 
 def description(path: Path) -> str:
@@ -134,7 +134,9 @@ def _ids(path: Path) -> Iterator[str]:
         listed = read_document(path).get("huggingface_ids")
     except BlisError:
         return
-    yield from (one.lower() for one in (listed if isinstance(listed, list) else []) if isinstance(one, str))
+    yield from (
+        identifier.lower() for identifier in (listed if isinstance(listed, list) else []) if isinstance(identifier, str)
+    )
 
 
 def how_to_add(identifier: str, directory: Path | None = None) -> str:
@@ -144,7 +146,11 @@ def how_to_add(identifier: str, directory: Path | None = None) -> str:
     if name in known:
         return f"did you mean `{name}`? (its document can list the id, under `huggingface_ids`)"
     near = nearest(name, known)
-    family = [near] if near else [one for one in known if words_of(one)[:1] == words_of(name)[:1]][:_MOST_NEAR]
-    similar = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
+    family = (
+        [near]
+        if near
+        else [candidate for candidate in known if words_of(candidate)[:1] == words_of(name)[:1]][:_MOST_NEAR]
+    )
+    similar = f"similar ones are {', '.join(f'`{candidate}`' for candidate in family)}; " if family else ""
     name = name if _NAME.fullmatch(name) else "NAME"
     return f"{similar}to add it: `blis-tui spec import model config.json --name {name} -o specs/models/{name}.yaml`"

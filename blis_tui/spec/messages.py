@@ -62,16 +62,16 @@ def of_slots(document: Document, violations: Sequence[Violation]) -> tuple[list[
 def _named(document: Document, kind: str, value: dict[str, Json]) -> str:
     """Return the name or path that a map only wraps; empty = it wraps none."""
     glued = dict(key.split(":", 1) for key, text in value.items() if ":" in key and text is None)  # `{name:h100}`
-    found = {key: text for key in _NAMES if isinstance(text := {**value, **glued}.get(key), str) and text != kind}
+    texts = {key: text for key in _NAMES if isinstance(text := {**value, **glued}.get(key), str) and text != kind}
     known = names(kind, document.source.directory)
-    if name := next((text for text in found.values() if text in known), ""):
+    if name := next((text for text in texts.values() if text in known), ""):
         return name
     if any(key in value for key in _NEEDS[kind]):
         return ""
     own = as_map(value.get("metadata")).get("name")
     if isinstance(own, str) and not value.keys() - {"metadata", "kind", "apiVersion"}:
         return own
-    return found.get("kind") or found.get("name") or found.get("id") or ""
+    return texts.get("kind") or texts.get("name") or texts.get("id") or ""
 
 
 def _disguised(document: Document, slot: DataPath, value: dict[str, Json], name: str) -> Diagnostic:
@@ -196,14 +196,14 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
 
 def _glued_key_hint(instance: dict[str, Json], key: str) -> str | None:
     """Return a hint for ``{kind:gamma}``, which YAML reads as one long key."""
-    found = next((one for one in instance if one.startswith(f"{key}:")), None)
-    return None if found is None else f"`{found[:40]}` is one word: write a space after the colon"
+    glued = next((word for word in instance if word.startswith(f"{key}:")), None)
+    return None if glued is None else f"`{glued[:40]}` is one word: write a space after the colon"
 
 
 def _renamed(instance: dict[str, Json], key: str) -> str | None:
     """Return a hint for ``{type: gamma}``, where other tools write ``type`` for ``kind``."""
-    found = renamed(instance, key)
-    return None if found is None else f"`{found[:40]}` is called `{key}` here"
+    former = renamed(instance, key)
+    return None if former is None else f"`{former[:40]}` is called `{key}` here"
 
 
 def _word_elsewhere(violation: Violation, key: str) -> str | None:
@@ -266,7 +266,7 @@ def _example(value: Json, part: dict[str, Json]) -> str | None:
     examples = as_list(part.get("examples"))
     maps = [example for example in examples if isinstance(example, dict)]
     words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
-    chosen = next((one for one in maps if one.get("kind") in words), next(iter(examples), None))
+    chosen = next((example for example in maps if example.get("kind") in words), next(iter(examples), None))
     if not isinstance(chosen, dict | list) or len(text := flow(chosen)) > _LONGEST_EXAMPLE:
         return None
     return f"write it like `{text}`"
@@ -277,7 +277,7 @@ def _wanted(part: dict[str, Json]) -> str:
     if isinstance(title := part.get("title"), str):
         return title
     types = part.get("type")
-    names = [str(one) for one in types] if isinstance(types, list) else [str(types)]
+    names = [str(name) for name in types] if isinstance(types, list) else [str(types)]
     then = part.get("then")
     words = then.get("enum") if isinstance(then, dict) and "string" in names else None
     if isinstance(words, list):
@@ -424,10 +424,10 @@ _SIZES: Final = {
 def _size(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     words, what = _SIZES[violation.keyword]
     value, wanted = violation.instance, violation.wanted
-    found = len(value) if isinstance(value, str | list | dict) else 0
+    size = len(value) if isinstance(value, str | list | dict) else 0
     noun = what if wanted != 1 else {"entries": "entry", "keys": "key", "characters": "character"}[what]
     part = violation.schema
-    message = f"expected {words} {wanted} {noun}, found {found}"
+    message = f"expected {words} {wanted} {noun}, found {size}"
     yield about(document, violation.path, "BLIS1006", message, hint=_lower_first(part.get("description")))
 
 

@@ -90,16 +90,16 @@ def metrics_of(group: str, part: type) -> Iterator[str]:
 
 def _nested(part: type, kind: str) -> type | None:
     """Return the record of that name, seen from the module of ``part``; None = it is none."""
-    found = getattr(sys.modules[part.__module__], kind, None)
-    if found is None and kind in _SECTIONS:  # imported for type checkers only
-        found = _record(_SECTIONS[kind])
-    return found if isinstance(found, type) and is_dataclass(found) else None
+    section = getattr(sys.modules[part.__module__], kind, None)
+    if section is None and kind in _SECTIONS:  # imported for type checkers only
+        section = _record(_SECTIONS[kind])
+    return section if isinstance(section, type) and is_dataclass(section) else None
 
 
 def _record(place: str) -> type:
     module, _, record = place.rpartition(".")
-    found: type = getattr(import_module(f"blis_tui.results.{module}"), record)
-    return found
+    section: type = getattr(import_module(f"blis_tui.results.{module}"), record)
+    return section
 
 
 @cache

@@ -27,8 +27,8 @@ _REMEMBERED: Final = 64
 @cache
 def table_names() -> tuple[str, ...]:
     """Return the names of all tables, sorted."""
-    found = os.listdir(_folder())  # noqa: PTH208  (names are wanted)
-    return tuple(sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)))
+    files = os.listdir(_folder())  # noqa: PTH208  (names are wanted)
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
 def tables_of(hardware: str) -> str | None:
@@ -63,8 +63,8 @@ def _read(name: str) -> tuple[Mapping[str, object], str]:
     from hashlib import sha256  # noqa: PLC0415  (only these tables and traces need it)
 
     content = read_input(_path(name), limit=MAX_TABLE_BYTES)
-    found: dict[str, object] = json.loads(content)
-    return found, sha256(content).hexdigest()
+    document: dict[str, object] = json.loads(content)
+    return document, sha256(content).hexdigest()
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -90,8 +90,8 @@ def tables_for(latency: PluginConfig, model: Model) -> Mapping[str, object] | No
     name, expected = latency.settings.get("tables"), latency.settings.get("tables_sha256")
     if not isinstance(name, str):
         return None
-    if expected != (found := table_digest(name)):
-        raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {found}, expected {expected}")
+    if expected != (digest := table_digest(name)):
+        raise InputError(f"operator tables `{name}` are not the recorded ones: SHA-256 {digest}, expected {expected}")
     return _for_model(name, model)
 
 
@@ -109,10 +109,10 @@ def _with_states(name: str) -> Mapping[str, object]:
 
 @cache
 def _by_hardware() -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    by_hardware: dict[str, str] = {}
     for name in table_names():
-        found |= dict.fromkeys(_hardware_of(name), name)
-    return found
+        by_hardware |= dict.fromkeys(_hardware_of(name), name)
+    return by_hardware
 
 
 def _hardware_of(name: str) -> list[str]:

@@ -153,7 +153,7 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
         elif isinstance(container, dict):
             path = (*path, step)
             if at < last and step not in container:
-                container[step] = _container(kind, [str(one) for one in path])
+                container[step] = _container(kind, [str(part) for part in path])
             document.keys.setdefault(path, place)
         else:
             message = f"`{'.'.join(map(str, path))}` is not a map or list, so it has no `{step[:40]}`"
@@ -172,5 +172,5 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
 
 
 def _container(kind: str, path: list[str]) -> Json:
-    found = default(kind, *path)
-    return found if isinstance(found, dict | list) else {}
+    value = default(kind, *path)
+    return value if isinstance(value, dict | list) else {}

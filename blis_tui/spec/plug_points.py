@@ -148,8 +148,12 @@ def _offer(node: _Part, definitions: _Part, plugins: Iterable[Plugin]) -> None:
 def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
     """Fill in the documents that hold the coefficients of step-time models."""
     document = _map(definitions, "document")
-    takes = {one.name: [part.name for part in fields(one.settings) if "counts" in part.metadata] for one in plugins}
-    listed = _list_names(_map(_map(document, "properties"), "step_time"), [one for one in plugins if takes[one.name]])
+    takes = {
+        plugin.name: [part.name for part in fields(plugin.settings) if "counts" in part.metadata] for plugin in plugins
+    }
+    listed = _list_names(
+        _map(_map(document, "properties"), "step_time"), [plugin for plugin in plugins if takes[plugin.name]]
+    )
     bodies: dict[str, _Part] = {}
     for plugin in listed:
         given: _Part = {
@@ -195,12 +199,12 @@ def _branch(node: _Part, definitions: _Part, listed: list[Plugin], key: str, bod
 
 def _references(node: _Part) -> dict[str, str]:
     """Return the definition of each plug-in that the rules of ``allOf`` refer to, by plug-in name."""
-    found: dict[str, str] = {}
+    references: dict[str, str] = {}
     for rule in map(as_map, as_list(node.get("allOf"))):
         for part in _map(_map(rule, "if"), "properties").values():
             reference = str(_map(rule, "then")["$ref"])
-            found[str(as_map(part)["const"])] = reference.removeprefix("#/$defs/")
-    return found
+            references[str(as_map(part)["const"])] = reference.removeprefix("#/$defs/")
+    return references
 
 
 def _where(node: _Part, plugin: Plugin) -> str:
@@ -237,8 +241,8 @@ def _definition(plugin: Plugin) -> _Part:
 
 def _plain(limits: Mapping[str, object]) -> _Part:
     """Return keywords as they would be after a round trip through JSON."""
-    found: _Part = json.loads(json.dumps(dict(limits)))
-    return found
+    plain: _Part = json.loads(json.dumps(dict(limits)))
+    return plain
 
 
 def _in_order_of(old: Json, new: Json) -> Json:

@@ -81,8 +81,8 @@ def has_own(pool: dict[str, Json]) -> bool:
 def stacks(document: Document) -> list[DataPath]:
     """Return the different stacks: pools with overrides, and ``()`` for all others."""
     paths = pool_paths(document)
-    found: list[DataPath] = [path for path in paths if is_own(document, path)]
-    return [(), *found] if len(found) < len(paths) or not paths else found
+    own: list[DataPath] = [path for path in paths if is_own(document, path)]
+    return [(), *own] if len(own) < len(paths) or not paths else own
 
 
 def complete_pools(document: Document) -> None:

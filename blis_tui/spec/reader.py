@@ -89,7 +89,7 @@ class Reading:
                 data = self._map(raw, data, node, file, path)
         elif isinstance(raw, list) and isinstance(data, list):
             if "items" in node:
-                data = [self.walk(one, data[at], node["items"], file, (*path, at)) for at, one in enumerate(raw)]
+                data = [self.walk(entry, data[at], node["items"], file, (*path, at)) for at, entry in enumerate(raw)]
         elif "type" in node:
             data = _typed(data, node["type"])
         if "allOf" in node:
@@ -225,7 +225,7 @@ def matches(data: Json, condition: Json) -> bool:
     for keyword in ("type", "const", "enum"):
         if keyword in condition and _RULES[keyword][1](data, condition[keyword]):
             return False
-    if "anyOf" in condition and not any(matches(data, one) for one in as_list(condition["anyOf"])):
+    if "anyOf" in condition and not any(matches(data, branch) for branch in as_list(condition["anyOf"])):
         return False
     if not isinstance(data, dict):
         return True

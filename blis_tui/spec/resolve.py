@@ -117,7 +117,7 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
 
 def _set_parent(document: Document, overrides: tuple[Override, ...], problems: Problems) -> tuple[Override, ...]:
     """Apply overrides of ``extends``, which decide what is inherited; return the others."""
-    others = tuple(one for one in overrides if one.steps[0] != "extends")
+    others = tuple(other for other in overrides if other.steps[0] != "extends")
     for override in overrides:
         if override not in others and (problem := apply_override(document, override, "Experiment")) is not None:
             problems.add(problem)
@@ -143,7 +143,7 @@ def _is_deferred(document: Document, override: Override, overrides: tuple[Overri
     slot = slot_of(path)
     if not slot or slot == path:
         return False
-    whole = [one.value.data for one in overrides if _path(one) == slot]
+    whole = [other.value.data for other in overrides if _path(other) == slot]
     return isinstance(whole[-1] if whole else document.get(*slot), str)
 
 
@@ -168,16 +168,16 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
     at = ("workload", "trace", "file")
     path = directory_of(document, at) / str(trace["file"])
     try:
-        found = input_digest(path, limit=MAX_TRACE_BYTES)
+        digest = input_digest(path, limit=MAX_TRACE_BYTES)
     except InputError as error:
         message = error.message.replace(str(path), str(trace["file"]))
         problems.add(unreadable_path(document, at, message))
         return None
-    if trace.get("sha256", found) != found:
+    if trace.get("sha256", digest) != digest:
         message = f"`{trace['file']}` does not match its `sha256`"
-        hint = f"its SHA-256 is {found}" if _may_tell(document, at, path) else "`sha256sum` computes what it is now"
+        hint = f"its SHA-256 is {digest}" if _may_tell(document, at, path) else "`sha256sum` computes what it is now"
         problems.add(about(document, at, "BLIS2015", message, hint=hint))
-    trace["sha256"] = found
+    trace["sha256"] = digest
     trace["file"] = path.name
     return real_path(path)
 
@@ -220,7 +220,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
         else:
             inherit_it.append(owner)
     filled = [_coefficients(document, owner, given, problems) for owner in inherit_it]
-    alike = all(one == filled[0] for one in filled)
+    alike = all(row == filled[0] for row in filled)
     for owner, latency in zip(inherit_it, filled, strict=True):
         if owner and not alike:
             as_map(document.get(*owner))["latency"] = latency
@@ -300,7 +300,7 @@ def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Pro
         if (row["model"], row["hardware"], row["tensor_parallel"]) == (model, hardware, split):
             return row
         known.append(f"{row['model']} / {row['hardware']} / {row['tensor_parallel']}")
-    same_model = [one for one in known if one.startswith(f"{model} /")]
+    same_model = [candidate for candidate in known if candidate.startswith(f"{model} /")]
     message = f"no blackbox coefficients for {model} on {hardware} with tensor_parallel {split}"
     known = list(dict.fromkeys(same_model or known))
     listed = ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
@@ -410,30 +410,30 @@ def _filled(document: Document, owner: DataPath, plugins: Registry | None) -> di
     """Return the numbers of the limits of a stack that are left out; layers with a state have no prefix cache."""
     stack, server = _stack(document, owner), _server(document, owner)
     engine, model = as_map(cast("Json", stack["engine"])), _model(stack)
-    found = {key: value for key, value in _values(document, stack, server, model).items() if engine.get(key) == AUTO}
-    if found.get(SEQS) is None and SEQS in found:
-        numbered = {**engine, **found}
-        found[SEQS] = _running_requests(document, {**stack, "engine": numbered}, model, plugins)
+    filled = {key: value for key, value in _values(document, stack, server, model).items() if engine.get(key) == AUTO}
+    if filled.get(SEQS) is None and SEQS in filled:
+        numbered = {**engine, **filled}
+        filled[SEQS] = _running_requests(document, {**stack, "engine": numbered}, model, plugins)
     if model is not None and model.linear is not None:
         at = where(document, owner, "engine", "enable_prefix_caching")
-        found |= {} if at in document.keys else {"enable_prefix_caching": False}
-    return found
+        filled |= {} if at in document.keys else {"enable_prefix_caching": False}
+    return filled
 
 
 def _values(document: Document, stack: Mapping[str, object], server: Server, model: Model | None) -> dict[str, Json]:
     """Return every limit of a stack as if it was left out; None = it follows from the others."""
     engine, batching = as_map(cast("Json", stack["engine"])), as_map(document.get(*_BATCHING))
     longest = None if model is None else model.max_position_embeddings
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     if (most := default_of(LENGTH, server)) is not None and longest is not None:
-        found[LENGTH] = min(int(most[0]), longest)
+        values[LENGTH] = min(int(most[0]), longest)
     seqs, tokens = _number(engine.get(SEQS)), _number(engine.get(TOKENS))
     if server.engine == "sglang":
         chunk = _number(batching.get(CHUNK))
         prompt_tokens = chunk or _number(batching.get("max_prefill_tokens")) or MOST_PREFILL_TOKENS
         share = static_share(server, prompt_tokens, seqs, split=chunk is not None)
-        return {**found, TOKENS: prompt_tokens, SEQS: None, SHARE: share}
-    found[SHARE] = float(_default(SHARE, server))
+        return {**values, TOKENS: prompt_tokens, SEQS: None, SHARE: share}
+    values[SHARE] = float(_default(SHARE, server))
     defaults = int(_default(TOKENS, server)), int(_default(SEQS, server))
     if server.engine == "vllm-v1":
         limit = engine.get(LENGTH)
@@ -445,7 +445,7 @@ def _values(document: Document, stack: Mapping[str, object], server: Server, mod
             whole_prompts=batching.get("enable_chunked_prefill") is False,
             batched_dp=all_to_all == "deepep_low_latency" and engine.get("expert_parallel") is True,
         )
-    return {**found, TOKENS: defaults[0], SEQS: defaults[1]}
+    return {**values, TOKENS: defaults[0], SEQS: defaults[1]}
 
 
 def _running_requests(
@@ -481,10 +481,10 @@ def source_of(document: Document, path: DataPath) -> str:
     server = _server(document, owner or stacks(document)[0])
     if server.engine == "sglang" and key == TOKENS:
         key = CHUNK
-    found = default_of(key, server)
-    if found is None:
+    standard = default_of(key, server)
+    if standard is None:
         return ""
-    row = found[1]
+    row = standard[1]
     return f"default {f'{row.condition()}: ' if row.condition() else 'of '}{row.source}"
 
 
@@ -520,8 +520,8 @@ def _server(document: Document, owner: DataPath) -> Server:
 
 def _default(key: str, server: Server) -> float:
     """Return the default of a limit that every engine has, and that is no formula."""
-    found = default_of(key, server)
-    return 0.0 if found is None or isinstance(found[0], str) else found[0]
+    standard = default_of(key, server)
+    return 0.0 if standard is None or isinstance(standard[0], str) else standard[0]
 
 
 def _number(value: object) -> int | None:

@@ -69,12 +69,12 @@ def node_at(kind: str, path: DataPath, plugins: Plugins | None = None) -> Schema
 
     ``kind`` of a map adds keys that this does not follow.
     """
-    found: Json = _document(kind, plugins)
+    below: Json = _document(kind, plugins)
     file = File(kind.lower(), plugins)
     for key in path:
-        node, file = _follow(found, file)
-        found = node.get("items") if isinstance(key, int) else part_of(node, "properties").get(key)
-    return as_map(found)
+        node, file = _follow(below, file)
+        below = node.get("items") if isinstance(key, int) else part_of(node, "properties").get(key)
+    return as_map(below)
 
 
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
@@ -84,10 +84,10 @@ def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
 
 def takes_null(kind: str, path: DataPath) -> bool:
     """Return whether null is a value of the key at a path of documents of a kind, such as ``workload.requests``."""
-    found = [(_document(kind), File(kind.lower(), None))]
+    nodes = [(_document(kind), File(kind.lower(), None))]
     for step in path:
-        found = [below for node, file in found for below in _below(node, file, str(step))]
-    return any("null" in as_list(node.get("type")) for node, _ in found)
+        nodes = [below for node, file in nodes for below in _below(node, file, str(step))]
+    return any("null" in as_list(node.get("type")) for node, _ in nodes)
 
 
 def _below(node: Json, file: File, key: str) -> Iterator[tuple[Schema, File]]:

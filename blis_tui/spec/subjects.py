@@ -89,8 +89,8 @@ def subjects(word: str, kind: str | None = None, plugins: Registry | None = None
 
 
 def _key(path: str, plugins: Registry | None) -> Subject:
-    chosen, found = keys.look_up(path, plugins)
-    return Subject(keys.as_text(chosen, found), keys.as_data(chosen, found))
+    chosen, hits = keys.look_up(path, plugins)
+    return Subject(keys.as_text(chosen, hits), keys.as_data(chosen, hits))
 
 
 def _named(word: str) -> Iterator[Subject]:
@@ -104,9 +104,9 @@ def _named(word: str) -> Iterator[Subject]:
     kind = word.replace(" ", "-")
     if kind in RECORD_KINDS:
         yield _record(kind, RECORD_KINDS[kind])
-    for one in WORDS:
-        if word in (one.name.lower(), *one.also):
-            yield _term(one)
+    for entry in WORDS:
+        if word in (entry.name.lower(), *entry.also):
+            yield _term(entry)
 
 
 def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
@@ -149,17 +149,22 @@ def _of_rows(word: str) -> Iterator[Subject]:
 
 def _record_fields(kind: str, name: str) -> Iterator[Subject]:
     """Iterate over the fields of that name, in one kind of record or in all."""
-    kinds = [one for one in sorted(RECORD_KINDS) if kind in ("", one)]
-    held = [(one, field) for one in kinds for field in _fields_of(RECORD_KINDS[one]) if field.name == name]
+    kinds = [record_kind for record_kind in sorted(RECORD_KINDS) if kind in ("", record_kind)]
+    held = [
+        (record_kind, field)
+        for record_kind in kinds
+        for field in _fields_of(RECORD_KINDS[record_kind])
+        if field.name == name
+    ]
     if len(held) > 1:
-        rows = [(f"{one}.{name}", field.meaning) for one, field in held]
-        data: Json = [report_figures.field_data(field, "field", one) for one, field in held]
+        rows = [(f"{record_kind}.{name}", field.meaning) for record_kind, field in held]
+        data: Json = [report_figures.field_data(field, "field", record_kind) for record_kind, field in held]
         yield Subject(report_figures.listed(f"{name}: fields of records", rows), data)
         return
-    for one, field in held:
-        about = field.meaning or f"In the record of an event in which {RECORD_KINDS[one].shown.meaning}."
-        text = report_figures.field_text(replace(field, meaning=about), f"a field of `{one}` records")
-        yield Subject(text, report_figures.field_data(field, "field", one))
+    for record_kind, field in held:
+        about = field.meaning or f"In the record of an event in which {RECORD_KINDS[record_kind].shown.meaning}."
+        text = report_figures.field_text(replace(field, meaning=about), f"a field of `{record_kind}` records")
+        yield Subject(text, report_figures.field_data(field, "field", record_kind))
 
 
 def _fields_of(record: type[Record]) -> tuple[report_figures.Field, ...]:
@@ -207,13 +212,15 @@ def _record(kind: str, record: type[Record]) -> Subject:
     return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
 
 
-def _invariant(one: Statement) -> Subject:
+def _invariant(statement: Statement) -> Subject:
     checked = [each.identifier for each in (*INVARIANTS, *CLUSTER_INVARIANTS)]
-    how = _HOW_CHECKED if one.identifier in checked else "The tests of the package check it."
-    sentence = f"{one.sentence[0].upper()}{one.sentence[1:]}"
+    how = _HOW_CHECKED if statement.identifier in checked else "The tests of the package check it."
+    sentence = f"{statement.sentence[0].upper()}{statement.sentence[1:]}"
     about = f"{sentence}. {how} The identifiers are those of the simulator BLIS."
-    text = "\n".join([f"{one.identifier}: an invariant, {one.name}", "", *textwrap.wrap(about, _WIDTH)])
-    return Subject(f"{text}\n", {"invariant": one.identifier, "name": one.name, "statement": one.sentence})
+    text = "\n".join([f"{statement.identifier}: an invariant, {statement.name}", "", *textwrap.wrap(about, _WIDTH)])
+    return Subject(
+        f"{text}\n", {"invariant": statement.identifier, "name": statement.name, "statement": statement.sentence}
+    )
 
 
 _HOW_CHECKED: Final = (
@@ -223,7 +230,7 @@ _HOW_CHECKED: Final = (
 
 
 def _term(word: Word) -> Subject:
-    also = [one for one in word.also if one != word.name.lower()]
+    also = [other for other in word.also if other != word.name.lower()]
     is_list = word.name == REPRODUCING_BLIS
     title = f"{word.name}: a term" + (f"  (also {', '.join(also)})" if also and not is_list else "")
     lines = [title, "", *textwrap.wrap(word.meaning, _WIDTH)]
@@ -237,12 +244,12 @@ def _term(word: Word) -> Subject:
 
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
-    known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
+    known = [*(name for name, _ in names()), *(also for entry in WORDS for also in entry.also)]
     known += [figure.field.name for figure in report_figures.all_figures()]
     known += [field.name for field in report_figures.request_columns()]
-    near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
+    near = get_close_matches(word.lower(), dict.fromkeys(name.lower() for name in known), n=2, cutoff=0.75)
     if near:
-        hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+        hint = "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
         return UnknownSubjectError(f"nothing is named `{word[:60]}`", help=hint)
     try:
         keys.look_up(word, plugins)
@@ -257,7 +264,7 @@ def names() -> Iterator[tuple[str, str]]:
     """Iterate over every code, warning, record kind, term, plug-in and report figure, each with a line about it."""
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((lint.name, f"{lint.promise}, or it is a warning") for lint in LINTS)
-    yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
+    yield from ((kind, record.shown.meaning) for kind, record in sorted(RECORD_KINDS.items()))
     yield from ((word.name, _short(word.meaning)) for word in WORDS)
     yield from ((statement.identifier, _short(statement.sentence)) for statement in STATEMENTS.values())
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
@@ -266,11 +273,11 @@ def names() -> Iterator[tuple[str, str]]:
 
 def _plug_ins() -> dict[str, list[str]]:
     """Return the built-in plug-ins that documents may name, with the keys that take them."""
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for path, shipped in SHIPPED.items():
         for name in shipped:
-            found.setdefault(name, []).append(path)
-    return found
+            paths.setdefault(name, []).append(path)
+    return paths
 
 
 def _short(text: str) -> str:
@@ -316,16 +323,16 @@ def everything() -> Subject:
     """Return all subjects: as text an index, as plain data with their meanings."""
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
     rows += [{"warning": lint.name, "makes_sure": lint.promise} for lint in LINTS]
-    rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
+    rows += [{"record": kind, "meaning": record.shown.meaning} for kind, record in sorted(RECORD_KINDS.items())]
     rows += [{"term": word.name, "also": [*word.also], "meaning": word.meaning} for word in WORDS]
     rows += [{"invariant": statement.identifier, "statement": statement.sentence} for statement in STATEMENTS.values()]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in report_figures.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"
-    return Subject("\n".join([*(one.to_text() for one in _index()), about_keys]), rows)
+    return Subject("\n".join([*(subject.to_text() for subject in _index()), about_keys]), rows)
 
 
 def all_keys(kind: str, plugins: Registry | None = None) -> Subject:
     """Return the keys of a kind of document, as a tree."""
-    found = [key for key in root(kind, plugins).walk() if key.path]
-    return Subject(keys.overview(kind, plugins), keys.as_data(kind, found))
+    walked = [key for key in root(kind, plugins).walk() if key.path]
+    return Subject(keys.overview(kind, plugins), keys.as_data(kind, walked))

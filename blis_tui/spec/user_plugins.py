@@ -77,27 +77,27 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
         TypeError: ``names`` is one name alone.
     """
     require_several("plugins", names)
-    found: dict[tuple[str, str], Plugin] = {}
+    plugins: dict[tuple[str, str], Plugin] = {}
     origins: list[Origin] = []
     imported: list[ModuleType] = []
     for name in dict.fromkeys(str(name) for name in names):
         origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
-        if origin.asked in [one.asked for one in origins]:  # another path of the same script
+        if origin.asked in [earlier.asked for earlier in origins]:  # another path of the same script
             continue
         offered = plugins_in(modules)
         if not offered and not panes_in(modules):
             raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")
         for plugin in offered:
             _check(plugin)
-            other = found.get((plugin.path, plugin.name))
+            other = plugins.get((plugin.path, plugin.name))
             if other is not None or plugin.name in SHIPPED[plugin.path]:
                 whose = "blis-tui" if other is None or other.origin is None else other.origin.name
                 raise _unusable(plugin, f"{whose} has one of this name at `{plugin.path}`", _RENAME)
-            found[plugin.path, plugin.name] = replace(plugin, origin=origin)
+            plugins[plugin.path, plugin.name] = replace(plugin, origin=origin)
         origins.append(origin)
         imported += modules
     _check_panes(panes_in(imported))
-    return Registry(found.values(), origins, SHIPPED, [module.__name__ for module in imported])
+    return Registry(plugins.values(), origins, SHIPPED, [module.__name__ for module in imported])
 
 
 def _script(path: Path) -> tuple[Origin, list[ModuleType]]:
@@ -128,7 +128,7 @@ def _forget_records(where: str) -> None:
 
 def offers_plugins(name: str) -> bool:
     """Whether an installed distribution of that name offers plug-ins; none of its code runs."""
-    return any(_plain(one) == _plain(name) for one in _offered())
+    return any(_plain(offered) == _plain(name) for offered in _offered())
 
 
 def _offered() -> dict[str, list[EntryPoint]]:
@@ -145,7 +145,7 @@ def _offered() -> dict[str, list[EntryPoint]]:
 def _package(name: str) -> tuple[Origin, list[ModuleType]]:
     """Load the modules that an installed distribution offers."""
     by_package = _offered()
-    package = next((one for one in by_package if _plain(one) == _plain(name)), None)
+    package = next((package for package in by_package if _plain(package) == _plain(name)), None)
     if package is None:
         known = f"installed: {', '.join(sorted(by_package))}" if by_package else "none is installed"
         script = f"; for the script, write {name}.py" if Path(f"{name}.py").is_file() else ""

@@ -111,8 +111,8 @@ def _kind(document: Document) -> str:
         SpecError: it has none, or an unknown one.
     """
     if not isinstance(document.data, dict):
-        found = "a list" if isinstance(document.data, list) else "a plain value"
-        raise SpecError([about(document, (), "BLIS1003", f"expected a map of keys, found {found}")])
+        actual = "a list" if isinstance(document.data, list) else "a plain value"
+        raise SpecError([about(document, (), "BLIS1003", f"expected a map of keys, found {actual}")])
     kind = document.get("kind")
     if isinstance(kind, str) and kind in KINDS:
         return kind

@@ -60,4 +60,4 @@ def _entries(values: Json, indent: int) -> Iterator[str]:
 def _is_deep(value: Json) -> bool:
     """Return whether a value contains a map or a list."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(isinstance(one, dict | list) for one in inner)
+    return any(isinstance(element, dict | list) for element in inner)

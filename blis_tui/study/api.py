@@ -124,7 +124,7 @@ def study_from(
         prices=[f"{name}={price}" for name, price in prices.items()],
     )
     known = load_plugins(plugins) if plugins else None
-    study = read_study(document, base=base, given=[as_text(*one) for one in given.items()], plugins=known)
+    study = read_study(document, base=base, given=[as_text(*pair) for pair in given.items()], plugins=known)
     require_figures(study)
     return study
 

@@ -72,7 +72,7 @@ def max_output_tokens_of(workload: Workload) -> int | None:
         calls = () if client.session is None else client.session.calls
         configs += [call.output_tokens for call in calls if call.output_tokens is not None]
     most = [_most(config) for config in configs]
-    known = [one for one in most if one is not None]
+    known = [tokens for tokens in most if tokens is not None]
     return max(known, default=None) if len(known) == len(most) else None
 
 

@@ -67,10 +67,12 @@ def without_cost(metric: str, experiment: Experiment, prices: Mapping[str, float
     """Return what hardware lacks so that a run has no such cost; None if it has one."""
     used = {pool.hardware.name: pool.hardware for pool in experiment.pools}
     if metric.startswith("cost.usd"):
-        lacking = [name for name, one in used.items() if prices.get(name, one.usd_per_hour) is None]
+        lacking = [name for name, hardware in used.items() if prices.get(name, hardware.usd_per_hour) is None]
         return f"{in_words(lacking)} has no price: {PRICES}" if lacking else None
     if "watts" in metric or ".wh_" in metric:
-        lacking = [name for name, one in used.items() if one.peak_watts is None or one.idle_watts is None]
+        lacking = [
+            name for name, hardware in used.items() if hardware.peak_watts is None or hardware.idle_watts is None
+        ]
         return f"{in_words(lacking)} has no `watts` in its hardware document" if lacking else None
     return None
 
@@ -97,11 +99,11 @@ def cost_figures(
     part = Part(report, "")
     held = list(_held(experiment, part))
     duration_us, tokens = part.integer("duration_us"), part.part("tokens").integer("output")
-    gpu_us = whole_sum([one.gpu_us for one in held])
-    usd_us = _total((prices.get(one.hardware.name, one.hardware.usd_per_hour), one.gpu_us) for one in held)
-    peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)
-    idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)
-    busy_us = _total((one.busy_watts, one.busy_gpu_us) for one in held)
+    gpu_us = whole_sum([usage.gpu_us for usage in held])
+    usd_us = _total((prices.get(usage.hardware.name, usage.hardware.usd_per_hour), usage.gpu_us) for usage in held)
+    peak_us = _total((usage.hardware.peak_watts, usage.gpu_us) for usage in held)
+    idle_us = _total((usage.hardware.idle_watts, usage.gpu_us - usage.busy_gpu_us) for usage in held)
+    busy_us = _total((usage.busy_watts, usage.busy_gpu_us) for usage in held)
     watt_us = None if idle_us is None or busy_us is None else idle_us + busy_us
     # A million times the cost of an hour, divided by the tokens of the hour, is the cost of a million tokens.
     per_token = tokens * _US_PER_HOUR / _MILLION

@@ -94,7 +94,7 @@ class DaskRunner(Runner):
         """See :meth:`Runner.collect`."""
         if not self._tasks:
             return []
-        return [(self._tasks.pop(one), self._outcome(one)) for one in self._ended.next_batch(block=block)]
+        return [(self._tasks.pop(future), self._outcome(future)) for future in self._ended.next_batch(block=block)]
 
     def cancel(self) -> None:
         """See :meth:`Runner.cancel`; workers finish runs that have begun, whose results are dropped."""

@@ -106,7 +106,7 @@ def require_expected(resolved: Resolved) -> None:
         SpecError: with each such figure.
     """
     document = resolved.document
-    entries = [as_map(one) for one in as_list(document.get("expect"))]
+    entries = [as_map(entry) for entry in as_list(document.get("expect"))]
     expected = {str(entry["metric"]): ("expect", at, "metric") for at, entry in enumerate(entries) if "metric" in entry}
     if not expected or resolved.trace_path is not None:
         return

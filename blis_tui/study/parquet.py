@@ -52,9 +52,9 @@ def write_rows(out: BinaryIO, result: StudyResult) -> None:
         for name, value in record.items():
             table[name].append(value)
     for name, values in table.items():
-        types = {float if type(one) is int else type(one) for one in values if one is not None}
+        types = {float if type(cell) is int else type(cell) for cell in values if cell is not None}
         if len(types) > 1:
-            table[name] = [None if one is None else str(one) for one in values]
+            table[name] = [None if cell is None else str(cell) for cell in values]
     arrays = {name: pa.array(values) for name, values in table.items()}
     whole = pa.table(arrays)
     with ParquetWriter(out, whole.schema, compression="zstd") as writer:

@@ -63,21 +63,21 @@ def study_front(
         objectives: the figures to compare; None = the study's objectives.
     """
     wanted = study.objectives if objectives is None else objectives
-    return tuple(one for members in _by_load(study, points).values() for one in pareto_front(members, wanted))
+    return tuple(summary for members in _by_load(study, points).values() for summary in pareto_front(members, wanted))
 
 
-def beaten_by(study: Study, points: Sequence[PointSummary], one: PointSummary) -> tuple[PointSummary, ...]:
+def beaten_by(study: Study, points: Sequence[PointSummary], summary: PointSummary) -> tuple[PointSummary, ...]:
     """Return the points that keep one off the front: as good in each objective, better in one, with the same load."""
-    rivals = next(members for members in _by_load(study, [one, *points]).values() if one in members)
-    mine = _place(one, study.objectives)
-    places = [(other, _place(other, study.objectives)) for other in rivals if other is not one]
+    rivals = next(members for members in _by_load(study, [summary, *points]).values() if summary in members)
+    mine = _place(summary, study.objectives)
+    places = [(other, _place(other, study.objectives)) for other in rivals if other is not summary]
     return tuple(other for other, place in places if place and mine and _dominates(place, mine))
 
 
 def cost_of(points: Sequence[PointSummary]) -> str:
     """Return the figure by which the points' costs are compared."""
-    done = [one for one in points if one.status == "done"]
-    return next((name for name in COSTS if all(one.mean(name) is not None for one in done)), COSTS[-1])
+    done = [summary for summary in points if summary.status == "done"]
+    return next((name for name in COSTS if all(summary.mean(name) is not None for summary in done)), COSTS[-1])
 
 
 def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, ...]:
@@ -94,10 +94,10 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
         able = [member for member in members if member.ok is not False and member.status == "done"]
-        places = {one.point.number: [_placed(one, wish) for wish in by] for one in able}
-        able.sort(key=lambda one: (places[one.point.number], one.point.number))
+        places = {summary.point.number: [_placed(summary, wish) for wish in by] for summary in able}
+        able.sort(key=lambda summary: (places[summary.point.number], summary.point.number))
         best = able[0] if able else None
-        ties = tuple(one for one in able[1:] if places[one.point.number] == places[able[0].point.number])
+        ties = tuple(summary for summary in able[1:] if places[summary.point.number] == places[able[0].point.number])
         best_of_loads.append(Scenario(values=values, points=tuple(members), best=best, ties=ties))
     return tuple(best_of_loads)
 
@@ -109,17 +109,17 @@ def ranked_by(study: Study, points: Sequence[PointSummary]) -> list[tuple[str, s
     return list(dict.fromkeys([*(cost if study.constraints or not wishes else []), *wishes]))
 
 
-def _placed(one: PointSummary, wish: tuple[str, str]) -> float:
+def _placed(summary: PointSummary, wish: tuple[str, str]) -> float:
     metric, goal = wish
-    value = one.mean(metric)
+    value = summary.mean(metric)
     return float("inf") if value is None else -value if goal == "max" else value
 
 
 def _by_load(study: Study, points: Sequence[PointSummary]) -> dict[str, list[PointSummary]]:
     paths = load_paths(study)
     by_load: dict[str, list[PointSummary]] = {}
-    for one in points:
-        by_load.setdefault(json.dumps([one.coordinates.get(path) for path in paths]), []).append(one)
+    for summary in points:
+        by_load.setdefault(json.dumps([summary.coordinates.get(path) for path in paths]), []).append(summary)
     return by_load
 
 
@@ -136,7 +136,7 @@ class PointSummary:
     def status(self) -> str:
         """The status of its runs; the worst if they differ."""
         statuses = {row.status for row in self.rows}
-        return next(one for one in ("invalid", "failed", "stopped", "done") if one in statuses)
+        return next(status for status in ("invalid", "failed", "stopped", "done") if status in statuses)
 
     @property
     def why(self) -> str:
@@ -156,7 +156,7 @@ class PointSummary:
     def values(self, metric: str) -> list[float]:
         """Return a figure of each run that has it."""
         figures = [row.figures.get(metric) for row in self.rows]
-        return [float(one) for one in figures if isinstance(one, int | float) and not isinstance(one, bool)]
+        return [float(figure) for figure in figures if isinstance(figure, int | float) and not isinstance(figure, bool)]
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
@@ -179,30 +179,31 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     """
     if not objectives:
         return ()
-    placed = [(place, one) for one in points if (place := _place(one, objectives))]
+    placed = [(place, summary) for summary in points if (place := _place(summary, objectives))]
     placed.sort(key=lambda pair: pair[0])
     front: list[PointSummary] = []
     kept: list[tuple[float, ...]] = []
-    for place, one in placed:  # points that beat it come first; of two objectives, the last kept has the best second
+    # Points that beat it come first; of two objectives, the last kept has the best second.
+    for place, summary in placed:
         if not kept or place != kept[-1]:
             if any(_dominates(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
                 continue
             kept.append(place)
-        front.append(one)
+        front.append(summary)
     return tuple(front)
 
 
-def _place(one: PointSummary, objectives: Sequence[Objective]) -> tuple[float, ...]:
+def _place(summary: PointSummary, objectives: Sequence[Objective]) -> tuple[float, ...]:
     """Return a point's objectives, all of which should be small; empty if it cannot be on the front."""
-    values = [one.mean(objective.metric) for objective in objectives]
-    if one.ok is False or one.status != "done" or None in values:
+    values = [summary.mean(objective.metric) for objective in objectives]
+    if summary.ok is False or summary.status != "done" or None in values:
         return ()
     signed = zip(values, objectives, strict=True)
     return tuple(-value if objective.goal == "max" else value for value, objective in signed if value is not None)
 
 
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+def _dominates(place: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return place != other and all(mine <= theirs for mine, theirs in zip(place, other, strict=True))
 
 
 _NAMED: Final = 3
@@ -233,8 +234,8 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
     bands: dict[str, dict[str, list[Band]]] = {}
     reasons: dict[str, list[tuple[str, str]]] = {}
     asked = 0
-    for one in points:
-        known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
+    for summary in points:
+        known = expected_of(study, next((row for row in summary.rows if row.loads), summary.rows[0]))
         asked += bool(known)
         for kind, expectation in known.values():
             for metric, band in expectation.bands.items():
@@ -242,10 +243,10 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
             if expectation.reasons:
                 why = f"(step times: {kind}): {not_measured_text(expectation)}"
                 named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", why), [])
-                if (reason := (point_text(study.paths, one.point.coordinates), why)) not in named:
+                if (reason := (point_text(study.paths, summary.point.coordinates), why)) not in named:
                     named.append(reason)
     for kind, metrics in bands.items():
-        errors = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        errors = [f"{name} {_widest(metrics[key])}" for key, name in METRIC_NAMES.items() if key in metrics]
         yield f"Accuracy (step times: {kind}): {', '.join(errors)} (median by point; `blis-tui explain accuracy`)."
     for text, named in reasons.items():
         alike = len(dict.fromkeys(why for _, why in named)) == 1

@@ -207,8 +207,8 @@ class ProcessRunner(Runner):
         while not ended and self.busy:
             if self._stopped.is_set():
                 raise CancelledError
-            speaking = wait([one.connection for one in self._workers], _LOOK_S if block else 0)
-            for worker in [one for one in self._workers if one.connection in speaking]:
+            speaking = wait([worker.connection for worker in self._workers], _LOOK_S if block else 0)
+            for worker in [worker for worker in self._workers if worker.connection in speaking]:
                 try:
                     message = worker.connection.recv()
                 except (EOFError, OSError):
@@ -249,7 +249,7 @@ class ProcessRunner(Runner):
                 worker.task = self._queue.popleft()
                 with suppress(OSError):  # the process is dead; `collect` will notice
                     worker.connection.send(worker.task)
-        starting = len([one for one in self._workers if not one.ready])
+        starting = len([worker for worker in self._workers if not worker.ready])
         for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):
             self._workers.append(_Worker(*start_process(_work, self._prints is not None)))
 

@@ -137,16 +137,16 @@ class Latencies(BoundSamples):
 
         First tokens count when they come, and requests that have waited for longer than the bound do so already.
         """
-        known = [one for one in self._ended if start_us < one[0] <= now_us]
+        known = [sample for sample in self._ended if start_us < sample[0] <= now_us]
         for request in () if self._cluster is None or self._percent is None else _present(self._cluster):
             if not self._scope.holds(request.arrival_us, (request.slo_class, request.tenant)):
                 continue
             if self._first_tokens and request.first_token_us >= 0:
-                one = (request.first_token_us, float(request.first_token_us - request.arrival_us))
+                sample = (request.first_token_us, float(request.first_token_us - request.arrival_us))
             else:
-                one = (int(request.arrival_us + bound_us), inf)
-            if start_us < one[0] <= now_us:
-                known.append(one)
+                sample = (int(request.arrival_us + bound_us), inf)
+            if start_us < sample[0] <= now_us:
+                known.append(sample)
         return known
 
     def sentence(self, estimate: Ratio) -> str:
@@ -204,9 +204,9 @@ class Gaps(BoundSamples):
         if self._percent is None:
             tighter = above
         now = (above, tighter, count)
-        one, two, three = (new - old for new, old in zip(now, self._before, strict=True))
-        self._samples.append(Sample(now_us, one, three))
-        self._tighter.append(Sample(now_us, two, three))
+        above, tighter, count = (new - old for new, old in zip(now, self._before, strict=True))
+        self._samples.append(Sample(now_us, above, count))
+        self._tighter.append(Sample(now_us, tighter, count))
         self._before = now
 
     def sentence(self, estimate: Ratio) -> str:

@@ -148,7 +148,7 @@ def sensitivity(
     groups = [rows[at : at + count] for at in range(0, len(rows), count)]
     metric, bound, upper = _tightest(groups[0], study.constraints)
     base = [_figure(row, metric) for row in groups[0]]
-    known = [one for one in base if one is not None]
+    known = [row for row in base if row is not None]
     effects = [
         _effect(path, now, value, group, base, metric, study.constraints)
         for (path, now, value), group in zip(tried, groups[1:], strict=True)
@@ -181,7 +181,7 @@ def sensitivity(
 def _search(study: Study, values: Sequence[Mapping[str, object]]) -> Generator[list[Run], list[Row], list[Row]]:
     """Request all runs at once, those of the unchanged experiment first."""
     point = Point(0, ())
-    rows = yield [Run(point=point, values=one, seed=seed) for one in ({}, *values) for seed in study.seeds]
+    rows = yield [Run(point=point, values=change, seed=seed) for change in ({}, *values) for seed in study.seeds]
     return rows
 
 
@@ -291,7 +291,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the mean of two or more values, and half of its 95 % interval."""
     count = len(values)
     mean = fsum(values) / count
-    spread = sqrt(fsum((one - mean) ** 2 for one in values) / (count - 1))
+    spread = sqrt(fsum((value - mean) ** 2 for value in values) / (count - 1))
     t = _T[count - 2] if count - 2 < len(_T) else _T_BEYOND
     return mean, t * spread / sqrt(count)
 

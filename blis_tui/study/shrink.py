@@ -204,7 +204,7 @@ def shrink(
         rows=best,
         requests=len(rows),
         broken=broken,
-        expect=tuple(as_map(one) for one in document if _name(as_map(one)) in metrics),
+        expect=tuple(as_map(expectation) for expectation in document if _name(as_map(expectation)) in metrics),
         runs=trials.runs,
         minimal=minimal,
     )

@@ -169,7 +169,7 @@ class _Look:
     @property
     def grows(self) -> Trend:
         """What grows most: requests in the system, or open sessions."""
-        return max(self.in_system, self.sessions, key=lambda one: one.growth)
+        return max(self.in_system, self.sessions, key=lambda course: course.growth)
 
     @property
     def growing(self) -> str:
@@ -265,7 +265,7 @@ class SteadyRun:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         estimates = [(bound, lasting(bound.estimate(start_us, now_us), stay_s / span_s)) for bound in self._bounds]
         nearest, share = max(estimates, key=lambda estimate: estimate[0].beyond(estimate[1]))
-        swings = mean([(one - there) * (one - there) for one in self._in_system[half + 1 :]] or [0.0])
+        swings = mean([(count - there) * (count - there) for count in self._in_system[half + 1 :]] or [0.0])
         waiting = mean(self._waiting[half + 1 :] or [0.0])
         left = arrived - (self._in_system[-1] - self._in_system[half])
         return _Look(
@@ -276,7 +276,7 @@ class SteadyRun:
             z=nearest.beyond(share),
             in_system=trend(self._in_system),
             sessions=trend(self._sessions),
-            waves=trend([one * one for one in self._in_system]),
+            waves=trend([count * count for count in self._in_system]),
             transient=mser5(self._in_system) > half,
             calls_per_s=calls_per_s,
             stay_s=stay_s,

@@ -159,8 +159,8 @@ class Results:
         """Return the row of a run."""
         row = row_of(self._study, point, seed, experiment, outcome)
         trace = experiment.workload.trace
-        for one in outcome.left_out:
-            self._say(f"left out of the trace {'' if trace is None else Path(trace.path).name}: {one}")
+        for omission in outcome.left_out:
+            self._say(f"left out of the trace {'' if trace is None else Path(trace.path).name}: {omission}")
         return row
 
     def find(

@@ -223,7 +223,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         status=outcome.status,
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
-        warnings={one["id"]: one["message"] for one in report.get("warnings", ())},
+        warnings={warning["id"]: warning["message"] for warning in report.get("warnings", ())},
         figures=figures_of(with_costs, wanted_metrics(study)),
         loads=pool_loads(experiment, report),
     )

@@ -80,13 +80,13 @@ class Sweep:
         """
         makes = InProcessRunner() if runner is None else runner
         try:
-            for one in self._missing():
-                if isinstance(one, Row):
-                    yield self._progress(one)
-                elif one is not None:
+            for missing in self._missing():
+                if isinstance(missing, Row):
+                    yield self._progress(missing)
+                elif missing is not None:
                     while not makes.room:
                         yield from self._taken(makes.collect(block=True))
-                    makes.start(one)
+                    makes.start(missing)
                 yield from self._taken(makes.collect(block=False))
             while makes.busy:
                 yield from self._taken(makes.collect(block=True))
@@ -97,9 +97,9 @@ class Sweep:
     def look_up(self) -> Generator[Progress]:
         """Look up known results like :meth:`run`, but without running anything."""
         try:
-            for one in self._missing():
-                if isinstance(one, Row):
-                    yield self._progress(one)
+            for missing in self._missing():
+                if isinstance(missing, Row):
+                    yield self._progress(missing)
         finally:
             self._waiting.clear()
 

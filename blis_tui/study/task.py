@@ -96,7 +96,7 @@ def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
     """Return the key of a run that may be stopped, since another study may not want it stopped there."""
     if not stop_at:
         return key
-    bounds = [[one.metric, one.min, one.max, one.equals] for one in stop_at]
+    bounds = [[expectation.metric, expectation.min, expectation.max, expectation.equals] for expectation in stop_at]
     return sha256(to_sorted_json([key, bounds]).encode()).hexdigest()
 
 
@@ -209,7 +209,7 @@ class Watch:
         followers = FollowerFactory(experiment, simulation.cluster)
         followed = [(constraint, followers.follow(range_of(constraint))) for constraint in constraints]
         self._followed: list[tuple[Expectation, Figure]] = [
-            (one, figure) for one, figure in followed if figure is not None
+            (expectation, figure) for expectation, figure in followed if figure is not None
         ]
 
     @property

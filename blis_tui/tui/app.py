@@ -84,7 +84,7 @@ def _as_wide(match: re.Match[str]) -> str:
 _CONTROL_CHARACTER_FILTER: Final = ControlCharacterFilter()
 _LONG_S: Final = 8.0
 """Duration in seconds of notifications that need careful reading."""
-_SAID: Final = 2
+_MOST_NOTICES: Final = 2
 """Maximum number of notifications at a time; more would hide the screen."""
 _GIVEN_BACK_S: Final = 2.0
 """Maximum wait at exit for a terminal that accepts output slowly or not at all, in seconds."""
@@ -376,10 +376,10 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def on_notify(self, event: Notify) -> None:
         """Make room for a notification: keep only the latest other one, and no duplicate."""
-        said = [
+        notices = [
             notification for notification in self._notifications if notification.message != event.notification.message
         ]
-        kept = said[-(_SAID - 1) :]
+        kept = notices[-(_MOST_NOTICES - 1) :]
         for notification in list(self._notifications):
             if notification not in kept:
                 self._unnotify(notification, refresh=False)

@@ -144,22 +144,22 @@ def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[Placed
         (True, 1, 2),
     ):
         labels = [tab.label(short=short) for tab in tabs]
-        found = _lined_up(labels, gap, width) if lines == 1 else _balanced(labels, gap, width)
-        if found and lines <= rows:
+        places = _lined_up(labels, gap, width) if lines == 1 else _balanced(labels, gap, width)
+        if places and lines <= rows:
             break
     else:
         labels = [tab.label(short=True) if tab.active else tab.pane.key or _NO_KEY for tab in tabs]
-        found = _lined_up(labels, 2, width) or [(0, 1)] * len(tabs)
-    return tuple(PlacedTab(*at, tab, label) for at, tab, label in zip(found, tabs, labels, strict=True))
+        places = _lined_up(labels, 2, width) or [(0, 1)] * len(tabs)
+    return tuple(PlacedTab(*at, tab, label) for at, tab, label in zip(places, tabs, labels, strict=True))
 
 
 def _lined_up(labels: Sequence[str], gap: int, width: int, row: int = 0) -> list[tuple[int, int]]:
     """Return row and column of each label on a line; empty if they do not fit."""
-    column, found = 1, list[tuple[int, int]]()
+    column, places = 1, list[tuple[int, int]]()
     for label in labels:
-        found.append((row, column))
+        places.append((row, column))
         column += len(label) + gap
-    return found if column - gap < width else []
+    return places if column - gap < width else []
 
 
 def _balanced(labels: Sequence[str], gap: int, width: int) -> list[tuple[int, int]]:
@@ -176,15 +176,17 @@ def _balanced(labels: Sequence[str], gap: int, width: int) -> list[tuple[int, in
 def tab_lines(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> Content:
     """Return the tabs as lines of that width."""
     placed = place_tabs(tabs, width, rows)
-    last = max((one.row for one in placed), default=0)
-    return Content("\n").join(_tab_line([one for one in placed if one.row == row], width) for row in range(last + 1))
+    last = max((placed_tab.row for placed_tab in placed), default=0)
+    return Content("\n").join(
+        _tab_line([placed_tab for placed_tab in placed if placed_tab.row == row], width) for row in range(last + 1)
+    )
 
 
 def _tab_line(placed: Sequence[PlacedTab], width: int) -> Content:
     parts: list[str | tuple[str, str]] = []
     column = 0
-    for one in placed:
-        start, tab, label = one.column, one.tab, one.label
+    for placed_tab in placed:
+        start, tab, label = placed_tab.column, placed_tab.tab, placed_tab.label
         parts.append(" " * (start - column))
         key, space, rest = label.partition(" ")
         word = "$accent bold underline" if tab.active else ("$foreground bold" if tab.shown else "$text-muted")
@@ -230,7 +232,7 @@ class TabBar(Widget):
         return self._lines(width)
 
     def _lines(self, width: int) -> int:
-        return max((one.row + 1 for one in place_tabs(self.tabs, width, self._rows)), default=1)
+        return max((placed_tab.row + 1 for placed_tab in place_tabs(self.tabs, width, self._rows)), default=1)
 
     @property
     def _rows(self) -> int:
@@ -239,14 +241,17 @@ class TabBar(Widget):
     def places(self) -> Iterator[tuple[str, Region]]:
         """Yield the panes, and where their tabs are on the screen."""
         left, top = self.region.offset
-        for one in place_tabs(self.tabs, self.size.width, self._rows):
-            yield one.tab.pane.id, Region(left + one.column, top + one.row, len(one.label), 1)
+        for placed_tab in place_tabs(self.tabs, self.size.width, self._rows):
+            yield (
+                placed_tab.tab.pane.id,
+                Region(left + placed_tab.column, top + placed_tab.row, len(placed_tab.label), 1),
+            )
 
     def on_click(self, event: Click) -> None:
         """Go to the clicked pane."""
-        for one in place_tabs(self.tabs, self.size.width, self._rows):
-            if event.y == one.row and one.column <= event.x < one.column + len(one.label):
-                self.post_message(self.Chosen(one.tab.pane.id))
+        for placed_tab in place_tabs(self.tabs, self.size.width, self._rows):
+            if event.y == placed_tab.row and placed_tab.column <= event.x < placed_tab.column + len(placed_tab.label):
+                self.post_message(self.Chosen(placed_tab.tab.pane.id))
 
 
 # ---- keys ----
@@ -308,11 +313,11 @@ def key_line(placed: Iterable[Placed], width: int) -> Content:
     """Return the entries as a line of that width."""
     parts: list[str | tuple[str, str]] = []
     column = 0
-    for one in placed:
-        parts.append(" " * (one.column - column))
-        parts.append((shown_key(one.hint.key), "$accent bold" if one.hint.enabled else "$text-disabled"))
-        parts.append((f" {one.hint.word}", "$foreground" if one.hint.enabled else "$text-disabled"))
-        column = one.column + one.hint.width
+    for entry in placed:
+        parts.append(" " * (entry.column - column))
+        parts.append((shown_key(entry.hint.key), "$accent bold" if entry.hint.enabled else "$text-disabled"))
+        parts.append((f" {entry.hint.word}", "$foreground" if entry.hint.enabled else "$text-disabled"))
+        column = entry.column + entry.hint.width
     parts.append(" " * max(0, width - column))
     return Content.assemble(*parts)
 
@@ -342,14 +347,14 @@ class KeyBar(Widget):
 
     def placed(self) -> tuple[Placed, ...]:
         """Return the visible entries with their positions."""
-        found: dict[str, tuple[int, KeyHint, bool]] = {}
+        visible: dict[str, tuple[int, KeyHint, bool]] = {}
         for _, binding, enabled, _ in self.screen.active_bindings.values():
-            if binding.show and binding.action not in found:
+            if binding.show and binding.action not in visible:
                 name = binding.id or ""
                 last = name == _BACK and self.app.screen_stack[1:2] == [self.screen]
                 hint = KeyHint(binding.key, "quit" if last else binding.description, enabled)
-                found[binding.action] = (_ORDER.get(name, -1), hint, name in _PINNED)
-        entries = sorted(found.values(), key=lambda entry: entry[0])
+                visible[binding.action] = (_ORDER.get(name, -1), hint, name in _PINNED)
+        entries = sorted(visible.values(), key=lambda entry: entry[0])
         hints = [hint for _, hint, pinned in entries if not pinned]
         return place_hints(hints, [hint for _, hint, pinned in entries if pinned], self.size.width)
 
@@ -359,9 +364,9 @@ class KeyBar(Widget):
 
     def on_click(self, event: Click) -> None:
         """Press the clicked key."""
-        for one in self.placed():
-            if one.column <= event.x < one.column + one.hint.width and one.hint.enabled:
-                self.app.simulate_key(one.hint.key)
+        for entry in self.placed():
+            if entry.column <= event.x < entry.column + entry.hint.width and entry.hint.enabled:
+                self.app.simulate_key(entry.hint.key)
 
 
 _CURSOR: Final = "option-list--option-highlighted"

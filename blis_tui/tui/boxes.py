@@ -351,13 +351,13 @@ class RowsBox(Box):
 
     def _stops(self) -> list[tuple[int, Subject]]:
         """Return the lines and subjects at which the cursor stops."""
-        found: list[tuple[int, Subject]] = []
+        stops: list[tuple[int, Subject]] = []
         for at, line in enumerate(self._rows.lines):
             for subject in line.subjects():
                 # What goes on in the next line is one stop.
-                if not found or subject != found[-1][1] or not (line.cells or self.pane.blocks):
-                    found.append((at, subject))
-        return found
+                if not stops or subject != stops[-1][1] or not (line.cells or self.pane.blocks):
+                    stops.append((at, subject))
+        return stops
 
     def _stop(self, stops: Sequence[tuple[int, Subject]]) -> int | None:
         """Return the cursor's place among them."""
@@ -389,11 +389,11 @@ class RowsBox(Box):
             self.action_move(by)
             return
         at, subject = stops[here]
-        column = sum(cell.width for cell in takewhile(lambda one: one.subject != subject, cells()))
+        column = sum(cell.width for cell in takewhile(lambda cell: cell.subject != subject, cells()))
         beyond = [stop for stop in stops if (stop[0] - at) * by > 0]
         if beyond:
-            row = min((one[0] for one in beyond), key=lambda row: abs(row - at))
-            last = next(one[1] for one in reversed(beyond) if one[0] == row)
+            row = min((stop[0] for stop in beyond), key=lambda row: abs(row - at))
+            last = next(stop[1] for stop in reversed(beyond) if stop[0] == row)
             self._go_to(row, rows.lines[row].under(column).subject or last)
         else:
             rows.scroll_relative(y=by, animate=False)

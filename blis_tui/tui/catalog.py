@@ -107,7 +107,7 @@ def find_documents(folder: Path) -> Catalog:
     """Return every experiment and study below a folder, then the shipped ones that were not among them."""
     paths, complete = _below(folder)
     names = _names(paths, folder)
-    found = [
+    documents = [
         Found(
             path,
             names[path],
@@ -123,8 +123,8 @@ def find_documents(folder: Path) -> Catalog:
         if entry.kind in _KINDS and real_path(entry.path) not in seen:
             source = entry.name if find(entry.kind, entry.name, folder) == entry.path else str(entry.path)
             is_study = entry.kind == "Study"
-            found.append(Found(entry.path, entry.name, source, "shipped with blis-tui", True, is_study))
-    return Catalog(tuple(found), complete)
+            documents.append(Found(entry.path, entry.name, source, "shipped with blis-tui", True, is_study))
+    return Catalog(tuple(documents), complete)
 
 
 def is_searched(path: Path, folder: Path) -> bool:
@@ -174,12 +174,12 @@ def _relative(path: Path, folder: Path) -> str:
 # ---- checks ----
 
 
-def check(found: Found) -> Checked:
+def check(document: Found) -> Checked:
     """Load a document, which takes about ten milliseconds, more the first time; a study loads several."""
     from blis_tui.spec.load import load  # noqa: PLC0415  (the list appears before this loads)
 
     try:
-        return Checked(_study_facts(found.path) if found.is_study else facts_of(load(found.path)))
+        return Checked(_study_facts(document.path) if document.is_study else facts_of(load(document.path)))
     except BlisError as error:
         problems = diagnostics_of(error)
         return Checked(None, problems, unreadable="" if problems else error.message)
@@ -299,6 +299,6 @@ def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
             )
 
 
-def known_golden(states: Mapping[Path, GoldenState], found: Found) -> GoldenState:
+def known_golden(states: Mapping[Path, GoldenState], document: Found) -> GoldenState:
     """Return the state of an experiment's goldens."""
-    return states.get(real_path(found.path), GoldenState())
+    return states.get(real_path(document.path), GoldenState())

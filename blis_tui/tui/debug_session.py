@@ -209,13 +209,13 @@ class DebugSession:
 
     def watch(self) -> Watch | None:
         """Return the enabled breakpoints, ready for a run; None if there are none."""
-        enabled = tuple(one for one in self.breakpoints if one.enabled)
+        enabled = tuple(point for point in self.breakpoints if point.enabled)
         return Watch(enabled) if enabled else None
 
     def toggle(self, text: str) -> bool:
         """Set a breakpoint, or remove the one with that text; return whether it is set now."""
         wanted = self.read_breakpoint(text)
-        left = tuple(one for one in self.breakpoints if one.text != wanted.text)
+        left = tuple(point for point in self.breakpoints if point.text != wanted.text)
         there = len(left) == len(self.breakpoints)
         self.breakpoints = (*left, wanted) if there else left
         return there
@@ -229,9 +229,9 @@ class DebugSession:
         listed = list(self.breakpoints)
         if place is not None:
             listed[place] = wanted
-        elif all(one.text != wanted.text for one in listed):
+        elif all(point.text != wanted.text for point in listed):
             listed.append(wanted)
-        self.breakpoints = tuple({one.text: one for one in listed}.values())
+        self.breakpoints = tuple({point.text: point for point in listed}.values())
 
     def switch(self, place: int) -> None:
         """Enable or disable a breakpoint."""
@@ -253,8 +253,8 @@ class DebugSession:
 
     def suggestions(self, text: str, *, watch: bool = False) -> Sequence[Suggestion]:
         """Return completions for the text of a breakpoint, or of a watch."""
-        found = suggestions(text, self.experiment)
-        return [suggestion for suggestion in found if self._is_watch(suggestion.text)] if watch else found
+        suggested = suggestions(text, self.experiment)
+        return [suggestion for suggestion in suggested if self._is_watch(suggestion.text)] if watch else suggested
 
     def _is_watch(self, text: str) -> bool:
         try:
@@ -273,7 +273,9 @@ class DebugSession:
     def disable_one_shot(self, hits: tuple[Hit, ...]) -> None:
         """Disable breakpoints that were to stop only once."""
         done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
-        self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
+        self.breakpoints = tuple(
+            replace(point, enabled=False) if point in done else point for point in self.breakpoints
+        )
 
     # ---- moments ----
 
@@ -395,9 +397,9 @@ class DebugSession:
             return (yield from self.debugger.to_end())
         if not self.debugger.complete:
             yield from self.debugger.to_end()
-        found = yield from setting(self.debugger, self.summary, path)
-        self.select(request=found.request)
-        return (yield from self.debugger.seek(found.event))
+        target = yield from setting(self.debugger, self.summary, path)
+        self.select(request=target.request)
+        return (yield from self.debugger.seek(target.event))
 
     def to_change(self, text: str, *, back: bool) -> Move:
         """Go to the next hit of a breakpoint, or back to the last one; without one, stay."""
@@ -430,7 +432,9 @@ class DebugSession:
             parts.append(Part("Values", tuple((f"{choice.value}: {choice.description}",) for choice in key.choices)))
         if key.children:
             below = key.children.values()
-            parts.append(Part("Keys below", tuple((f"{one.name}: {one.description}",) for one in below)))
+            parts.append(
+                Part("Keys below", tuple((f"{inner_key.name}: {inner_key.description}",) for inner_key in below))
+            )
         return Explanation(Subject("key", path), path, key.description, tuple(parts))
 
     # ---- copies ----
@@ -449,7 +453,7 @@ class DebugSession:
             live = self.debugger.request(about.value)
             known = {"request": about.value} if live is None else asdict(live)
             life = tape.life(about.value, self.debugger.event, self.debugger.settled)
-            known["life"] = [{"event": one.event, "time_us": one.time_us, "what": one.what} for one in life]
+            known["life"] = [{"event": entry.event, "time_us": entry.time_us, "what": entry.what} for entry in life]
         return safe_dump(known, sort_keys=False, allow_unicode=True, width=10_000)
 
     # ---- visited positions ----
@@ -476,7 +480,7 @@ class DebugSession:
         return Session(
             source=source,
             position_event=self.debugger.event,
-            breakpoints=tuple((one.text, one.enabled) for one in self.breakpoints),
+            breakpoints=tuple((point.text, point.enabled) for point in self.breakpoints),
             layout={**layout, "speed": self.driver.speed.state(), "watches": "\n".join(self.watches)},
             moments=self.moments,
         )

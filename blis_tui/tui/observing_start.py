@@ -21,5 +21,5 @@ class ObservingStart:
     """Runs that are written elsewhere, instead of a command; several have one timeline."""
     code: int | None = None
     """Its exit code, once it has ended."""
-    said: str = ""
+    output: str = ""
     """Its other output: standard output, then messages."""

@@ -197,7 +197,7 @@ def _keymap_lines(document: Document, problems: list[str]) -> Iterator[_KeymapLi
 def _keys(value: Json) -> tuple[str, ...]:
     """Parse keys: ``n, j`` or a list; a lone comma is the key itself."""
     if isinstance(value, list):
-        return tuple(chain.from_iterable(_keys(one) for one in value))
+        return tuple(chain.from_iterable(_keys(entry) for entry in value))
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ()
     text = str(value)
@@ -251,9 +251,9 @@ def _clash(wish: _KeymapLine, keys: Mapping[str, tuple[str, ...]]) -> tuple[str,
     return None
 
 
-def scopes_overlap(one: str, other: str) -> bool:
+def scopes_overlap(scope: str, other: str) -> bool:
     """Return whether actions of two scopes can be reached at the same time."""
-    return one == other or (APP in (one, other) and DIALOG not in (one, other))
+    return scope == other or (APP in (scope, other) and DIALOG not in (scope, other))
 
 
 # ---- folder and theme ----

@@ -165,7 +165,7 @@ def _html(content: Content, refs: Sequence[Subject] = ()) -> str:
         )
         if classes:
             piece = f"<b class='{classes}'>{piece}</b>"
-        number = next((one for one in map(mention_of, styles) if one is not None), None)
+        number = next((mentioned for mentioned in map(mention_of, styles) if mentioned is not None), None)
         if number is not None and number < len(refs) and refs[number].kind == "event":
             piece = f"<a href='#{int(refs[number].value)}'>{piece}</a>"
         pieces.append(piece)

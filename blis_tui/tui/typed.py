@@ -54,9 +54,9 @@ class OrderedInputApp(App[None], inherit_bindings=False):
 
     def get_driver_class(self) -> type[Driver]:
         """Return Textual's driver; on Linux and macOS ours, which tells keys after escape from sequences."""
-        found = super().get_driver_class()
-        if found.__module__ != "textual.drivers.linux_driver":
-            return found
+        driver = super().get_driver_class()
+        if driver.__module__ != "textual.drivers.linux_driver":
+            return driver
         from blis_tui.tui.drivers import TerminalDriver  # noqa: PLC0415  (its base is not on Windows)
 
         return TerminalDriver

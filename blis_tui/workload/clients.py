@@ -86,7 +86,7 @@ class ClientSource(Picklable):
         self._budgets = None if client.max_output_tokens is None else Budgets(client.max_output_tokens, plugins)
         self._declared = _cut_at(client, self._outputs)
         self._ignores_eos = client.ignore_eos
-        self._reasons = any(one.reasoning is not None for one in workload.clients)
+        self._reasons = any(other.reasoning is not None for other in workload.clients)
         self._ratios = ratios_of(client, plugins)
         self._ratio_stream = streams.stream(f"{path}/reasoning")
         self._media = None if client.multimodal is None else MediaDraws(client.id, client.multimodal, plugins)

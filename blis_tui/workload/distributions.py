@@ -526,7 +526,7 @@ def _probability(name: str) -> float:
 
 
 def _by_percentile(settings: PercentilesSettings) -> list[tuple[str, float]]:
-    return sorted(settings.values.items(), key=lambda one: _probability(one[0]))
+    return sorted(settings.values.items(), key=lambda pair: _probability(pair[0]))
 
 
 @LENGTHS.plugin(
@@ -604,8 +604,8 @@ class HistogramTokens:
         last = len(settings.counts) - 1
         edges = [int(edge) for edge in settings.edges]  # documents are read with lists of floats
         bins = [(low, high - low + (at == last)) for at, (low, high) in enumerate(pairwise(edges))]
-        kept = [(one, count) for one, count in zip(bins, settings.counts, strict=True) if count > 0.0]
-        self._bins = tuple(one for one, _ in kept)
+        kept = [(bucket, count) for bucket, count in zip(bins, settings.counts, strict=True) if count > 0.0]
+        self._bins = tuple(bucket for bucket, _ in kept)
         self._bounds = tuple(accumulate(count for _, count in kept))
 
     def sample(self, stream: Stream) -> int:

@@ -70,11 +70,11 @@ def placed(request: Request, drawn: Iterable[DrawnItem], place: int) -> tuple[Me
     """Return the items of a prompt, one after the other from position ``place`` on."""
     from blis_tui.engine.options.encoder import content_at  # noqa: PLC0415  (most workloads have none)
 
-    found: list[MediaItem] = []
+    items: list[MediaItem] = []
     for tokens, content in drawn:
-        found.append(MediaItem(place, tokens, content or content_at(request, place, tokens)))
+        items.append(MediaItem(place, tokens, content or content_at(request, place, tokens)))
         place += tokens
-    return tuple(found)
+    return tuple(items)
 
 
 class MediaDraws:
@@ -99,14 +99,14 @@ class MediaDraws:
         Raises:
             PolicyError: it has more items than any prompt may have.
         """
-        found: list[DrawnItem] = []
+        drawn: list[DrawnItem] = []
         counts: list[int] = []
-        for one in self._items:
-            items = one.draw(stream)
+        for source in self._items:
+            items = source.draw(stream)
             tokens = whole_sum([item.tokens for item in items])
             counts.append(tokens)
-            found += items
-        return DrawnMedia(Media(*counts), tuple(found)) if found else NOTHING_DRAWN
+            drawn += items
+        return DrawnMedia(Media(*counts), tuple(drawn)) if drawn else NOTHING_DRAWN
 
 
 class _Items:

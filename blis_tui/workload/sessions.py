@@ -142,8 +142,8 @@ class SessionRun:
         self._answers = [call.output_tokens for call in calls]
         self._followers: list[list[int]] = [[] for _ in calls]
         for number, call in enumerate(calls):
-            for one in call.after:
-                self._followers[one].append(number)
+            for earlier in call.after:
+                self._followers[earlier].append(number)
         self._unsent_followers = [len(followers) for followers in self._followers]
 
     def begin(self) -> list[int]:
@@ -169,17 +169,17 @@ class SessionRun:
             self._places[number] += tokens
         segments += ((f"{self.name}/{number}", call.input_tokens),)
         self._contents[number] = self._with_answer(segments, number)
-        for one in call.after:
-            self._unsent_followers[one] -= 1
-            if not self._unsent_followers[one]:
-                self._contents[one] = ()  # no longer needed, and it grows with every turn
+        for earlier in call.after:
+            self._unsent_followers[earlier] -= 1
+            if not self._unsent_followers[earlier]:
+                self._contents[earlier] = ()  # no longer needed, and it grows with every turn
         return segments, call.output_tokens
 
     def tell(self, number: int, request: Request) -> Sent:
         """Return the details of a call that was sent as this request."""
         self._names[number] = request.request_id
         call = self._calls[number]
-        after = tuple(self._names[one] for one in call.after)
+        after = tuple(self._names[earlier] for earlier in call.after)
         waited_us = request.arrival_us - self._ready_us[number] if after else 0
         earlier_tokens = request.input_tokens - call.input_tokens
         return Sent(self.name, number, len(self._calls), after, self._last[number], waited_us, earlier_tokens)
@@ -198,12 +198,12 @@ class SessionRun:
 
     def media_items(self, number: int, request: Request) -> tuple[MediaItem, ...]:
         """Return the media items of a call's prompt."""
-        found: list[tuple[MediaItem, ...]] = []
+        items: list[tuple[MediaItem, ...]] = []
         while number >= 0:
             call = self._calls[number]
-            found.append(placed(request, call.drawn.items, self._places[number]))
+            items.append(placed(request, call.drawn.items, self._places[number]))
             number = call.history
-        return tuple(chain.from_iterable(reversed(found)))
+        return tuple(chain.from_iterable(reversed(items)))
 
     def follow(self, number: int, time_us: int, answer_tokens: int | None = None) -> list[tuple[int, int]]:
         """Return calls and times that follow a call's answer or (if ``answer_tokens`` is None) its sending."""
@@ -233,8 +233,8 @@ class SessionRun:
     def _joining(self, call: Call) -> Segments:
         """Return the answers that a prompt has besides its history: those of the other calls that it waited for."""
         segments: Segments = ()
-        for one in call.after:
-            segments += () if one == call.history else self._kept_answer(one)
+        for earlier in call.after:
+            segments += () if earlier == call.history else self._kept_answer(earlier)
         return segments
 
     def _kept_answer(self, number: int) -> Segments:
@@ -398,7 +398,10 @@ class SessionDraws:
             return tokens + (self._head[0][1] if self._head else 0)
         tokens += contexts[call.history] - self._dropped(calls[call.history])
         tokens += whole_sum(
-            [calls[one].output_tokens - self._dropped(calls[one]) if one != call.history else 0 for one in call.after]
+            [
+                calls[earlier].output_tokens - self._dropped(calls[earlier]) if earlier != call.history else 0
+                for earlier in call.after
+            ]
         )
         return tokens
 

@@ -151,8 +151,8 @@ class TraceSource(Picklable):
 
 def fixed_part(source: RequestSource) -> object:
     """Return the part of a source that never changes and need not be in checkpoints; ``None`` = there is none."""
-    found: object = getattr(source, "fixed", None)
-    return found
+    part: object = getattr(source, "fixed", None)
+    return part
 
 
 def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSource:

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.base.errors import PolicyError, SpecError
 from blis_tui.base.streams import Stream, stream_key
 from blis_tui.debugger.why.event_stories import drafts_part
-from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.explanation import sentence_text
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.options.drafts import AcceptanceSampler
@@ -185,7 +185,7 @@ def test_reports_count_in_the_terms_of_vllm() -> None:
 def test_a_step_explains_what_was_accepted() -> None:
     outcome = Outcome(speculating(3, 1.0), [request(0, 0, 8, 11)])
     [record, *_] = [one for one in outcome.records if isinstance(one, DraftsVerified)]
-    text = " ".join(said(sentence) for sentence in drafts_part([record]).sentences)
+    text = " ".join(sentence_text(sentence) for sentence in drafts_part([record]).sentences)
     assert text == "3 of 3 drafted tokens accepted; the answers gained 4 tokens. 0: 3 of 3 accepted, 4 tokens more."
     assert drafts_part([]).sentences == ()
 

@@ -74,8 +74,8 @@ def test_list_filter_and_breakpoints_know_it() -> None:
     matches = parse_filter("cache-probed", tape)
     assert matches is not None
     assert [event for event in range(1, debugger.frontier + 1) if matches(tape.row(event))] == events
-    assert [event for event, _ in tape.told("cache-probed", debugger.frontier)] == events[::-1]
-    assert [event for event, _ in tape.told("cache-probed", events[3] - 1)] == events[2::-1]
+    assert [event for event, _ in tape.values_of_kind("cache-probed", debugger.frontier)] == events[::-1]
+    assert [event for event, _ in tape.values_of_kind("cache-probed", events[3] - 1)] == events[2::-1]
     run_to_stop(debugger.seek(0))
     stop = run_to_stop(debugger.run(Watch([parse_breakpoint("cache-probed", debugger.experiment)])))
     assert debugger.event == events[0]
@@ -87,7 +87,7 @@ def test_an_event_of_its_own_is_told_too(tmp_path: Path) -> None:
     tape = debugger.tape
     events = [event for event in range(1, debugger.frontier + 1) if tape.kind(event) == "cache-probed"]
     assert len(events) == 40
-    assert [event for event, _ in tape.told("cache-probed", debugger.frontier)] == events[::-1]
+    assert [event for event, _ in tape.values_of_kind("cache-probed", debugger.frontier)] == events[::-1]
     assert "tokens cached on instance" in full_text(tape, events[-1])
 
 

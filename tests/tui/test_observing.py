@@ -121,8 +121,8 @@ async def test_leaving_ends_the_run_in_good_order() -> None:
         screen = await until(pilot, lambda screen: screen.view().statuses)
         await press(pilot, "q")
     assert screen.start.code == 1
-    assert "36 of 40 answered" in screen.start.said
-    assert "warning: requests were sent 12 ms late" in screen.start.said
+    assert "36 of 40 answered" in screen.start.output
+    assert "warning: requests were sent 12 ms late" in screen.start.output
 
 
 async def test_a_run_that_cannot_be_started_is_over(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_run_that_cannot_be_started_is_over(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await until(pilot, lambda screen: screen.start.code is not None)
         assert "cannot start" in screen_text(app)
-    assert "No such file or directory" in screen.start.said
+    assert "No such file or directory" in screen.start.output
     assert screen.start.code == ExitCode.IO
 
 
@@ -141,7 +141,7 @@ async def test_a_very_long_line_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
     app = BlisApp(ObservingStart(url="http://127.0.0.1:8000", words=(sys.executable, "-c", run)))
     async with app.run_test(size=(80, 24)) as pilot:
         screen = await until(pilot, lambda screen: screen.start.code is not None)
-    assert (screen.start.code, screen.start.said) == (0, said)
+    assert (screen.start.code, screen.start.output) == (0, said)
 
 
 async def test_it_shows_what_a_run_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_what_was_said_and_its_exit_code_outlast_the_screen(code: int, monkeypat
     def run(app: BlisApp) -> None:
         assert isinstance(app.start, ObservingStart)
         started.append(app.start)
-        app.start.code, app.start.said = code, "requests   9 of 9 answered\n"
+        app.start.code, app.start.output = code, "requests   9 of 9 answered\n"
 
     words = ["observe", "http://x", "--trace", "t.csv", "-o", "r", "--live"]
     monkeypatch.setattr(command, "has_terminal", lambda: True)
@@ -215,7 +215,7 @@ async def test_a_recording_elsewhere_is_followed_to_its_end(tmp_path: Path, monk
         folder.close()
         screen = await until(pilot, lambda screen: screen.start.code is not None)
         assert screen.start.code == 0
-        assert "3 of 4" in screen.start.said
+        assert "3 of 4" in screen.start.output
 
 
 async def test_a_recording_that_is_damaged_while_it_is_followed(
@@ -230,7 +230,7 @@ async def test_a_recording_that_is_damaged_while_it_is_followed(
         (folder.path / REQUESTS).write_text("nonsense\n")
         screen = await until(pilot, lambda screen: screen.start.code is not None)
         assert screen.start.code == ExitCode.IO
-        assert "requests.jsonl" in screen.start.said
+        assert "requests.jsonl" in screen.start.output
         assert "finished" in screen_text(app)
     folder.close()
 

@@ -111,9 +111,9 @@ class Link(Transfers):
             moving, until = self._moving(left, at)
             if moving:
                 us_per_byte = len(moving) / self._bandwidth
-                rest_us = ceil(min(left[one] for one in moving) * us_per_byte - _ROUNDING_US)
+                rest_us = ceil(min(left[index] for index in moving) * us_per_byte - _ROUNDING_US)
                 if until is None or at + rest_us <= until:
-                    through = next(one for one in moving if left[one] * us_per_byte <= rest_us + _ROUNDING_US)
+                    through = next(index for index in moving if left[index] * us_per_byte <= rest_us + _ROUNDING_US)
                     return through, max(at + rest_us, self._earliest_us[through])
             if until is None:
                 break  # only if all transfers have nothing left
@@ -134,13 +134,13 @@ class Link(Transfers):
 
     def _moving(self, left: dict[int, float], at: int) -> tuple[list[int], int | None]:
         """Return the requests whose base latency is over, and when that of another one will be."""
-        later = [self._moves_us[one] for one in left if self._moves_us[one] > at]
-        return [one for one in left if self._moves_us[one] <= at], min(later, default=None)
+        later = [self._moves_us[index] for index in left if self._moves_us[index] > at]
+        return [index for index in left if self._moves_us[index] <= at], min(later, default=None)
 
     def _send(self, left: dict[int, float], moving: list[int], at: int, until: int) -> int:
         """Send equal shares from ``at`` to ``until``, while the set of transfers stays the same; return ``until``."""
-        for one in moving:
-            left[one] = max(0.0, left[one] - (until - at) * self._bandwidth / len(moving))
+        for index in moving:
+            left[index] = max(0.0, left[index] - (until - at) * self._bandwidth / len(moving))
         return until
 
 
@@ -331,12 +331,12 @@ class Splitter(Dispatcher):
 
     def _plan_end(self, now: int) -> None:
         """Under fair share, schedule the end of the transfer that finishes first if nothing changes."""
-        found = self._link.next_end(now)
-        if found is None:
+        end = self._link.next_end(now)
+        if end is None:
             self._planned_end = None
             return
         event = self._planned_end = _PlannedEnd(self)
-        self._pipeline.queue.push(found[1], TRANSFER_END, event)
+        self._pipeline.queue.push(end[1], TRANSFER_END, event)
 
     def plans(self, event: _PlannedEnd) -> bool:
         """Return whether the end of a transfer is still planned as it was when the event was made."""
@@ -344,10 +344,10 @@ class Splitter(Dispatcher):
 
     def end_planned(self, now: int) -> bool:
         """Finish the transfer whose end is planned for now; return whether there is one."""
-        found = self._link.next_end(now)
-        if found is None:
+        end = self._link.next_end(now)
+        if end is None:
             return False
-        self.end(self.split_requests[found[0]], now)
+        self.end(self.split_requests[end[0]], now)
         self._plan_end(now)
         return True
 
@@ -438,7 +438,7 @@ class Splitter(Dispatcher):
 
     def is_transferring(self, index: int) -> bool:
         """Whether KV blocks are being transferred from or to an instance, or soon will be."""
-        ways = [handover_of(one.request) for one in self.split_requests.values()]
+        ways = [handover_of(split.request) for split in self.split_requests.values()]
         return any(
             way.prefilled and way.transfer_us < 0 and index in (way.prefill_instance, way.decode_instance)
             for way in ways
@@ -479,12 +479,12 @@ class Splitter(Dispatcher):
 
     def transferring(self) -> list[Request]:
         """Return requests whose prompt is computed and that have not reached their decode instance."""
-        requests = [one.request for one in self.split_requests.values()]
+        requests = [split.request for split in self.split_requests.values()]
         return [request for request in requests if request.handover is not None and request.handover.prefilled]
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
-        ways = tuple((index, one.kind) for index, one in sorted(self.split_requests.items()))
+        ways = tuple((index, split.kind) for index, split in sorted(self.split_requests.items()))
         counts = (self.split, self.dropped, self.broken_off, tuple(self._void))
         return (self.prefill.state(), self.decode.state(), self._decider.state(), self._link.state(), ways, counts)
 

@@ -73,7 +73,7 @@ class GatewayControl(NoGateway):
 
     def held(self) -> list[RoutedRequest]:
         """Return the held requests, found one by one."""
-        return [one.routed for one in self.queue.held()]
+        return [held.routed for held in self.queue.held()]
 
     def bands(self) -> Iterator[tuple[int, float, queue.Band]]:
         """Iterate over the bands, most urgent first: priority, saturation up to which it is served, requests."""

@@ -180,10 +180,10 @@ class LifecycleControl(NoLifecycle):
     def begin(self) -> None:
         """Start the initial instances warm, as far as there is room for them."""
         number = 0
-        for pool, one in enumerate(self._pools):
-            for _ in range(one.instances):
+        for pool, group in enumerate(self._pools):
+            for _ in range(group.instances):
                 self.lives.append(InstanceLife(pool))
-                if self.placement.place(number, one):
+                if self.placement.place(number, group):
                     self.lives[number].held_since_us = 0
                 else:
                     self.lives[number].state = SCHEDULING

@@ -207,7 +207,7 @@ class Placement(UnlimitedPlacement):
 
     def provision(self, now: int) -> None:
         """Order nodes for the waiting instances, as far as those being provisioned do not suffice."""
-        coming = [_PendingNodes(one, one.pool.gpus_per_node, one.coming) for one in self.groups if one.coming]
+        coming = [_PendingNodes(group, group.pool.gpus_per_node, group.coming) for group in self.groups if group.coming]
         for need, indices in self._waiting:
             coming, left = _fill(coming, need, len(indices))
             while left and (group := self._pool_with_capacity(need)) is not None:
@@ -256,7 +256,7 @@ class Placement(UnlimitedPlacement):
 
     def _pool_with_capacity(self, need: GpuDemand) -> NodeGroup | None:
         """Return the first pool that may add a node for such an instance."""
-        return next((one for one in self.groups if one.fits(need) and len(one.nodes) < one.pool.max), None)
+        return next((group for group in self.groups if group.fits(need) and len(group.nodes) < group.pool.max), None)
 
     def _order(self, group: NodeGroup, now: int) -> None:
         node = group.order()

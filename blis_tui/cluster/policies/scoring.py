@@ -244,15 +244,15 @@ class PrefixAffinity(SparseScorer):
 
     def sparse(self, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
         """Return matched leading blocks / full blocks; 0 for a prompt without a full block."""
-        found: dict[int, float] = {}
+        shares: dict[int, float] = {}
         keys = fleet.prompt_keys(request)
         if keys:
             blocks = request.input_tokens // fleet.block_size_tokens
             for place, instance in enumerate(fleet.members):
                 memory = self._memories.get(instance)
                 if memory is not None and (there := memory.leading(keys)):
-                    found[place] = there / blocks
-        return 0.0, found
+                    shares[place] = there / blocks
+        return 0.0, shares
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Remember the request's blocks, the first one first."""
@@ -288,9 +288,9 @@ class BlockLru:
     def leading(self, keys: Sequence[int]) -> int:
         """Number of these keys, from the first on, that are remembered."""
         entries = self._entries
-        for found, key in enumerate(keys):
+        for count, key in enumerate(keys):
             if key not in entries:
-                return found
+                return count
         return len(keys)
 
     def record(self, keys: Sequence[int], own: int) -> None:

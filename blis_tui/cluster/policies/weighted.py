@@ -96,8 +96,8 @@ class Weighted:
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
         """Return every scorer's name and its unweighted scores by place, without changing anything."""
-        found = (list(scorer.scores(request, fleet)) for scorer in self._scorers)
-        return tuple(zip(self._names, found, strict=True))
+        scores = (list(scorer.scores(request, fleet)) for scorer in self._scorers)
+        return tuple(zip(self._names, scores, strict=True))
 
     def forget(self, instance: int) -> None:
         """Forget an instance that is gone with its cache."""
@@ -116,14 +116,14 @@ def _validated_scores(name: str, scorer: Scorer, scores: object, places: int) ->
     Raises:
         SimulationError: it is not a number for each place.
     """
-    found = cast("Sequence[float]", scores)
+    numbers = cast("Sequence[float]", scores)
     if is_internal_class(type(scorer)) or (
         hasattr(scores, "__len__")
-        and len(found) == places
-        and all(isinstance(one, SupportsFloat) for one in found)
-        and not any(isnan(one) for one in found)
+        and len(numbers) == places
+        and all(isinstance(number, SupportsFloat) for number in numbers)
+        and not any(isnan(number) for number in numbers)
     ):
-        return found
+        return numbers
     raise SimulationError(
         f"the scorer `{name}` answers {repr(scores)[:_SHOWN]} for {places} places",
         help="`scores` returns a number between 0 and 1 for every place in the fleet",

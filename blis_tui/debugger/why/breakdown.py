@@ -63,8 +63,8 @@ class Breakdown:
 
     def us(self, *kinds: str) -> int:
         """Return the time spent in shares of these kinds. Causes of waits do not count, even if named like a kind."""
-        told = [inner for share in self.shares if share.kind == "decode" for inner in share.inner]
-        return sum(share.us for share in (*self.shares, *told) if share.kind in kinds)
+        parts = [inner for share in self.shares if share.kind == "decode" for inner in share.inner]
+        return sum(share.us for share in (*self.shares, *parts) if share.kind in kinds)
 
     def tokens(self, kind: str) -> int:
         """Return how many prompt tokens of other requests the steps of a kind computed."""
@@ -160,14 +160,14 @@ def _share(kind: str, spans: list[Span], life: RequestLife, tape: EventStore) ->
 
 def _waiting(kind: str, us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     limits = tape.profiles[spans[0].instance]
-    found: list[WaitCauses] = [wait_causes(tape, span, span.instance, life) for span in spans]
+    by_span: list[WaitCauses] = [wait_causes(tape, span, span.instance, life) for span in spans]
     inner = []
-    for cause in dict.fromkeys((*CAUSES, *(own for one in found for own in one.us))):
-        part = sum(causes.us.get(cause, 0) for causes in found)
+    for cause in dict.fromkeys((*CAUSES, *(own for causes in by_span for own in causes.us))):
+        part = sum(causes.us.get(cause, 0) for causes in by_span)
         if part:
-            steps = sum(causes.steps.get(cause, 0) for causes in found)
+            steps = sum(causes.steps.get(cause, 0) for causes in by_span)
             note = plural(steps, "step") if steps else ""
-            spent = [event for one in found for event in one.spent] if cause == TOKENS else []
+            spent = [event for causes in by_span for event in causes.spent] if cause == TOKENS else []
             decodes = sum(tape.step(tape.row(event).step).decode_requests for event in spent)
             prompts = prompts_in(tape, spent)
             inner.append(Share(cause, cause_text(cause, limits), part, note, decodes=decodes, prompts=prompts))
@@ -401,13 +401,13 @@ def _steps_planned(tape: EventStore, instance: int, plans: Sequence[int], until:
 def preempted_by(tape: EventStore, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the victims of a step's plan (``StepFinished.preempted``), and for whom each was preempted."""
     until = event - 1 if tape.plans_ahead else event
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for name in names:
         number = tape.number(name)
         entry = None if number is None else tape.latest(number, "preempted", until)
         if entry is not None:
-            found.append((name, tape.name(entry.second)))
-    return tuple(found)
+            pairs.append((name, tape.name(entry.second)))
+    return tuple(pairs)
 
 
 def cause_text(cause: str, profile: Profile) -> str:

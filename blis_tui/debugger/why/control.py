@@ -54,7 +54,7 @@ def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "")
 def first_record(records: Iterable[Record], kind: type[_R], request: str = "") -> _R | None:
     """Return the first record of a kind, for a given request if one is named."""
     own = (record for record in records if isinstance(record, kind))
-    return next((one for one in own if request in ("", getattr(one, "request_id", ""))), None)
+    return next((record for record in own if request in ("", getattr(record, "request_id", ""))), None)
 
 
 # ---- rejections ----
@@ -113,7 +113,7 @@ def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
     experiment = debugger.experiment
     budgets = experiment.policy.tenant_budgets
     arrival = debugger.records_of(debugger.tape.first_event_of(record.request_id))
-    tenant = next((str(getattr(one, "tenant_id", "")) for one in arrival if hasattr(one, "tenant_id")), "")
+    tenant = next((str(getattr(arrived, "tenant_id", "")) for arrived in arrival if hasattr(arrived, "tenant_id")), "")
     if budgets is None or tenant not in budgets.fractions:
         return []
     seats = {pool.name: pool.engine.max_num_seqs for pool in experiment.pools}
@@ -141,7 +141,7 @@ def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 def rejection_parts(debugger: Debugger, event: int) -> list[Part]:
     """Return the requests that an event of another kind rejected because the gateway was full."""
     rejected = (record for record in debugger.records_of(event) if isinstance(record, Rejected))
-    return [Part("The rejection", tuple(rejection(debugger, one))) for one in rejected]
+    return [Part("The rejection", tuple(rejection(debugger, record))) for record in rejected]
 
 
 # ---- waits before routing ----
@@ -285,12 +285,12 @@ def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list
 
 def transfer_finished_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of the end of a transfer."""
-    one = record_of(debugger, row.event, TransferFinished)
-    if one is None:
+    record = record_of(debugger, row.event, TransferFinished)
+    if record is None:
         return "KV blocks have arrived.", []
     start = debugger.tape.latest(row.request, "transfer-started", row.event)
-    took = span_text(one.duration_us)
-    facts: list[Sentence] = [say("The KV blocks of ", request_ref(one.request_id), f" have arrived after {took}.")]
+    took = span_text(record.duration_us)
+    facts: list[Sentence] = [say("The KV blocks of ", request_ref(record.request_id), f" have arrived after {took}.")]
     if start is not None:
         others = f", when {plural(start.first - 1, 'other transfer')} was in progress" if start.first > 1 else ""
         facts.append(say("They left at ", event_ref(start.event), f"{others.replace('s was', 's were')}."))

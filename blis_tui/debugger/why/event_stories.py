@@ -222,7 +222,7 @@ def _arrival_us(tape: EventStore, row: EventRow) -> int:
 def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     figures = debugger.tape.step(row.step)
     records = debugger.records_of(row.event)
-    record = next(one for one in records if isinstance(one, StepFinished))
+    record = next(record for record in records if isinstance(record, StepFinished))
     preempted = preempted_by(debugger.tape, row.event, record.preempted)
     usual = usual_duration(debugger.tape, row.instance, row.event)
     # In the middle of a step, its later phases do not apply yet.
@@ -422,22 +422,22 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
 
 # What became of the draft tokens.
 
-_TOLD: Final = 8
+_MOST_LISTED: Final = 8
 """Maximum number of a step's requests that are listed one by one."""
 
 
 def drafts_part(records: Sequence[Record]) -> Part:
     """Return how many draft tokens of a step were accepted, request by request."""
-    found = first_record(records, DraftsVerified)
-    if found is None or not found.draft_tokens:
+    drafts = first_record(records, DraftsVerified)
+    if drafts is None or not drafts.draft_tokens:
         return Part("Drafts", ())
-    accepted = f"{found.accepted_tokens:,} of {plural(found.draft_tokens, 'drafted token')} accepted"
-    facts = [say(f"{accepted}; the answers gained {plural(found.output_tokens, 'token')}.")]
-    for one in found.verified[:_TOLD]:
-        gained = plural(one.output_tokens, "token")
-        text = f": {one.accepted_tokens:,} of {one.draft_tokens:,} accepted, {gained} more."
-        facts.append(say(request_ref(one.request_id), text))
-    left = len(found.verified) - _TOLD
+    accepted = f"{drafts.accepted_tokens:,} of {plural(drafts.draft_tokens, 'drafted token')} accepted"
+    facts = [say(f"{accepted}; the answers gained {plural(drafts.output_tokens, 'token')}.")]
+    for draft in drafts.verified[:_MOST_LISTED]:
+        gained = plural(draft.output_tokens, "token")
+        text = f": {draft.accepted_tokens:,} of {draft.draft_tokens:,} accepted, {gained} more."
+        facts.append(say(request_ref(draft.request_id), text))
+    left = len(drafts.verified) - _MOST_LISTED
     if left > 0:
         facts.append(say(f"And {plural(left, 'more request')}."))
     return Part("Drafts", tuple(facts))

@@ -216,14 +216,14 @@ def _latency_parts(life: RequestLife, tape: EventStore, whole: Breakdown | None)
 
 def _others(life: RequestLife, tape: EventStore) -> list[Sentence]:
     """Return whose prompts slowed down decoding."""
-    found = prefill_of_others(life, tape)
-    if not found:
+    prompts = prefill_of_others(life, tape)
+    if not prompts:
         return []
     apart = tape.profiles[0].traits.prefills_apart
     pieces: list[str | Subject] = [
         "While it decoded, steps went to prompts of " if apart else "Its decode steps also computed prompts of "
     ]
-    return [say(*pieces, *prompts_named(found), ".")]
+    return [say(*pieces, *prompts_named(prompts), ".")]
 
 
 def times(count: int) -> str:
@@ -354,13 +354,13 @@ def session_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     others = f", the last of {plural(len(record.after), 'call')} that it waited for" if len(record.after) > 1 else ""
     sent = f"It is call {record.call + 1} of {record.session_id}, sent {span_text(record.waited_us)} after "
     pieces: list[str | Subject] = [sent, request_ref(record.last), f"{others}."]
-    said = (
+    sentence = (
         f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt are the conversation so far."
     )
-    return [Part("Session", (say(*pieces), say(said)))]
+    return [Part("Session", (say(*pieces), say(sentence)))]
 
 
-_TOLD: Final = 3
+_MOST_EXPLAINED: Final = 3
 """Maximum number of preemptions explained one by one."""
 _NAMED: Final = 3
 """Maximum number of requests named when many were involved."""
@@ -371,9 +371,9 @@ _NAMED: Final = 3
 def preemption_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each of the latest preemptions."""
     events = life.preemptions
-    parts = [_preemption_part(debugger, life, event) for event in events[-_TOLD:]]
-    if len(events) > _TOLD:
-        earlier = [event_ref(event.event) for event in events[:-_TOLD]]
+    parts = [_preemption_part(debugger, life, event) for event in events[-_MOST_EXPLAINED:]]
+    if len(events) > _MOST_EXPLAINED:
+        earlier = [event_ref(event.event) for event in events[:-_MOST_EXPLAINED]]
         often = "once, " if len(earlier) == 1 else f"{len(earlier):,} times, first "
         facts = say(f"Before, it had been preempted {often}at ", earlier[0], ".")
         parts.insert(0, Part("Earlier preemptions", (facts,)))
@@ -384,8 +384,8 @@ def _preemption_part(debugger: Debugger, life: RequestLife, preempted: RequestEv
     tape = debugger.tape
     beneficiary = tape.name(preempted.second)
     records = debugger.records_of(preempted.event)
-    record = next(one for one in records if isinstance(one, Preempted) and one.request_id == life.name)
-    step: StepFinished | None = next(one for one in records if isinstance(one, StepFinished))
+    record = next(record for record in records if isinstance(record, Preempted) and record.request_id == life.name)
+    step: StepFinished | None = next(record for record in records if isinstance(record, StepFinished))
     if tape.plans_ahead:  # the plan for the following step preempted it
         event = next_step(tape, record.instance, preempted.event, debugger.event)
         following = debugger.records_of(event) if event else ()
@@ -441,9 +441,9 @@ def _restart(debugger: Debugger, life: RequestLife, preempted: RequestEvent, *, 
     if again is None:
         return [*facts, say("It has not been scheduled again since.")]
     waited = span_text(again.time_us - preempted.time_us)
-    found = return_text(debugger.records_of(again.event), life.name)
-    found = found or (f", {plural(again.first, 'token')} of it still cached" if again.first else "")
-    sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){found}")
+    how = return_text(debugger.records_of(again.event), life.name)
+    how = how or (f", {plural(again.first, 'token')} of it still cached" if again.first else "")
+    sentence = say(f"It waited {waited} to be scheduled again (", event_ref(again.event), f"){how}")
     attempt = life.preemptions.index(preempted) + 1
     prefill = next(
         (span for span in life.spans if span.what == "prefill" and span.attempt == attempt and not span.open),
@@ -544,7 +544,7 @@ def compare(life: RequestLife, own: Breakdown, tape: EventStore) -> Comparison |
     excess = own.total_us - other.total_us
     groups = [(name, own.us(*kinds) - other.us(*kinds)) for name, kinds in STAGE_GROUPS.items()]
     groups.sort(key=lambda pair: -pair[1] if excess >= 0 else pair[1])
-    faster = len([one for one in ranked if one.value < own.total_us])
+    faster = len([rival for rival in ranked if rival.value < own.total_us])
     sizes = (
         ("prefill", f"{plural(life.input_tokens, 'prompt token')}, median {there.input_tokens:,}"),
         ("decode", f"{plural(_generated(life), 'output token')}, median {_generated(there):,}"),

@@ -44,7 +44,7 @@ def say(*pieces: str | Subject) -> Sentence:
     return pieces
 
 
-def said(sentence: Sentence) -> str:
+def sentence_text(sentence: Sentence) -> str:
     """Return a sentence as plain text."""
     return "".join(piece.text if isinstance(piece, Subject) else piece for piece in sentence)
 
@@ -96,11 +96,11 @@ class Explanation:
         lines = [self.title, "", self.headline]
         for part in self.parts:
             lines += ["", part.heading]
-            lines += [f"  {said(sentence)}" for sentence in part.sentences]
+            lines += [f"  {sentence_text(sentence)}" for sentence in part.sentences]
             width = max((len(row.label) + 2 * row.inner for row in part.rows), default=0)
             figures = max((len(row.figure) for row in part.rows), default=0)
             for row in part.rows:
                 label = ("  " if row.inner else "") + row.label
-                note = said(row.note)
+                note = sentence_text(row.note)
                 lines.append(f"  {label:<{width}}  {row.figure:>{figures}}  {row.share:>5}  {note}".rstrip())
         return "\n".join(map(printable, lines)) + "\n"

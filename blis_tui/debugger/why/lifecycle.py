@@ -157,16 +157,16 @@ def _window_start(debugger: Debugger, scaling: ScalingDecided, place: int) -> tu
 
 def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of a change in the number of instances."""
-    one = record_of(debugger, row.event, Scaled)
-    if one is None:
+    record = record_of(debugger, row.event, Scaled)
+    if record is None:
         return "A decision took effect.", []
     event = row.event
     while event := debugger.tape.latest_of("scaling-decided", event - 1):
-        if any((each.pool, each.reason) == (one.pool, one.reason) for each in _decisions(debugger, event)):
+        if any((each.pool, each.reason) == (record.pool, record.reason) for each in _decisions(debugger, event)):
             break
-    verb = "added to" if one.change > 0 else "removed from"
-    head = f"{plural(abs(one.change), 'instance')} {verb} pool {one.pool}."
-    return head, [Part("The reason", (say("That was decided at ", event_ref(event), f": {one.reason}."),))]
+    verb = "added to" if record.change > 0 else "removed from"
+    head = f"{plural(abs(record.change), 'instance')} {verb} pool {record.pool}."
+    return head, [Part("The reason", (say("That was decided at ", event_ref(event), f": {record.reason}."),))]
 
 
 # ---- one instance ----
@@ -213,8 +213,8 @@ def _meaning(debugger: Debugger, change: InstanceChanged) -> str:
 
 def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of what happened to the requests of an instance that stopped."""
-    one = record_of(debugger, row.event, InstanceStopped)
-    if one is None:
+    record = record_of(debugger, row.event, InstanceStopped)
+    if record is None:
         return "An instance stopped.", []
     records = debugger.records_of(row.event)
     facts: list[Sentence] = []
@@ -223,22 +223,22 @@ def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list
         if refs:
             facts.append(say(f"{label}: ", *listing(refs, _NAMED), "."))
     facts.append(say("Its KV cache is gone, and with it what was computed for them."))
-    head = f"Instance {one.instance} stopped with {plural(one.requests, 'request')}."
+    head = f"Instance {record.instance} stopped with {plural(record.requests, 'request')}."
     return head, [Part("Its requests", tuple(facts))]
 
 
 def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return the explanation of a request that finds no instance."""
-    one = record_of(debugger, row.event, Stranded)
-    if one is None:
+    record = record_of(debugger, row.event, Stranded)
+    if record is None:
         return "A request found no instance.", []
     facts = [
         say(
             "No instance that could serve it is receiving requests now, so ",
-            request_ref(one.request_id),
+            request_ref(record.request_id),
             " waits for one to come up.",
         ),
-        say(f"{plural(one.waiting, 'request')} {'waits' if one.waiting == 1 else 'wait'} like this."),
+        say(f"{plural(record.waiting, 'request')} {'waits' if record.waiting == 1 else 'wait'} like this."),
     ]
     return "It found no instance that it could be sent to.", [Part("The reason", tuple(facts))]
 

@@ -160,13 +160,13 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
 
 def latest_state(life: Sequence[RequestEvent]) -> RequestEvent | None:
     """Return the latest entry of a life that changed the request's state; None if there is none."""
-    return next((one for one in reversed(life) if described(one.what).state), None)
+    return next((entry for entry in reversed(life) if described(entry.what).state), None)
 
 
 def _last_of_prompt(life: Sequence[RequestEvent]) -> Sentence:
     """Return that the end of a prompt is being computed, for an answer that another instance generates."""
-    on = next(one.first for one in reversed(life) if one.what == "queued")
-    end = next((one for one in reversed(life) if one.what == "last-token"), None)
+    on = next(entry.first for entry in reversed(life) if entry.what == "queued")
+    end = next((entry for entry in reversed(life) if entry.what == "last-token"), None)
     until = "" if end is None else f", until {time_text(end.first)}"
     return say("The end of its prompt is being computed on ", instance_ref(on), f"{until}; its KV blocks leave then.")
 
@@ -340,7 +340,7 @@ def _was_overtaken(debugger: Debugger, request: RequestSnapshot, latest: LatestS
 def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
     """Return whether a request joined the queue after an event."""
     life = debugger.tape.life(request.request_id, debugger.event)
-    joined = [one.event for one in life if one.what in ("queued", "preempted")]
+    joined = [entry.event for entry in life if entry.what in ("queued", "preempted")]
     return bool(joined) and joined[-1] > event
 
 
@@ -525,7 +525,7 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
 
 def _came_with_prompt(life: Sequence[RequestEvent]) -> bool:
     """Return whether a request's prompt was computed on another instance, so that it decodes as soon as it runs."""
-    latest = (one.what for one in reversed(life) if one.what in ("transfer-started", "preempted", "retried"))
+    latest = (entry.what for entry in reversed(life) if entry.what in ("transfer-started", "preempted", "retried"))
     return next(latest, "") == "transfer-started"
 
 

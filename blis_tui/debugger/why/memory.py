@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot
     from blis_tui.engine.records import Record
 
-_TOLD: Final = 8
+_MOST_LISTED: Final = 8
 """Maximum number of a step's requests listed one by one."""
 _HOLDERS: Final = 3
 """Maximum number of requests named as holders of KV blocks."""
@@ -29,7 +29,7 @@ def holders_sentences(instance: InstanceSnapshot) -> list[Sentence]:
 
     Waiting requests hold blocks, too, if their prompts were computed on another instance.
     """
-    here = (one for one in (*instance.running, *instance.waiting) if one.held_blocks)
+    here = (request for request in (*instance.running, *instance.waiting) if request.held_blocks)
     holders = sorted(here, key=lambda request: -request.held_blocks)[:_HOLDERS]
     if not holders:
         return []
@@ -129,9 +129,9 @@ def moves_part(records: Sequence[Record], restore: str) -> Part:
             if record.thrashing:
                 text += f" {plural(record.thrashing, 'block')} of them had gone at most 1 ms before: thrashing."
             facts.append(_about(record.request_id) + say(text))
-    left = len(facts) - _TOLD
+    left = len(facts) - _MOST_LISTED
     more = [say(f"And {plural(left, 'more request')}.")] if left > 0 else []
-    return Part("KV blocks that moved", (*facts[:_TOLD], *more))
+    return Part("KV blocks that moved", (*facts[:_MOST_LISTED], *more))
 
 
 def _about(name: str) -> Sentence:

@@ -151,7 +151,7 @@ def token_times_us(life: RequestLife, steps: Steps) -> Iterator[int]:
     handed = next((span for span in decodes.values() if span.handed), None)
     # If a preemption discards the output, only the tokens of the last attempt are left.
     kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
-    for start_us in (one for one in kept if one >= life.began_us):
+    for start_us in (time_us for time_us in kept if time_us >= life.began_us):
         yield start_us
         span = decodes.get(start_us) or handed
         if span is None:

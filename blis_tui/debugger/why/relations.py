@@ -132,8 +132,8 @@ def _queued(tape: EventStore, number: int, scheduled: int) -> int:
 def _victims(tape: EventStore, life: RequestLife) -> Iterator[Related]:
     """Yield who lost its KV blocks to it."""
     own = tape.number(life.name)
-    found = tape.entries_of("preempted", life.entries[0].event, life.until)
-    rows = sorted((event, number, lost) for event, number, lost, needs in found if needs == own != number)
+    preemptions = tape.entries_of("preempted", life.entries[0].event, life.until)
+    rows = sorted((event, number, lost) for event, number, lost, needs in preemptions if needs == own != number)
     for event, number, lost in rows:
         yield Related(tape.name(number), event, _lost(tape, event, lost))
 

@@ -52,8 +52,8 @@ class TurnPlan:
         turn, place = divmod(call, len(self.calls))
         first = turn * len(self.calls)
         if place not in self.starts:
-            return tuple(first + one for one in self.calls[place].after)
-        return tuple(first - len(self.calls) + one for one in self.ends) if turn else ()
+            return tuple(first + offset for offset in self.calls[place].after)
+        return tuple(first - len(self.calls) + offset for offset in self.ends) if turn else ()
 
 
 def turn_plan(session: Session) -> TurnPlan:
@@ -152,7 +152,7 @@ class SessionCourse:
     @property
     def turn(self) -> int:
         """The latest turn of which a call was sent, from 1."""
-        return max(one.call for one in self.calls) // len(self.plan.calls) + 1
+        return max(call.call for call in self.calls) // len(self.plan.calls) + 1
 
     @property
     def turns(self) -> int:
@@ -162,19 +162,19 @@ class SessionCourse:
     @property
     def in_flight(self) -> int:
         """Number of calls that were sent and have not ended."""
-        return len([one for one in self.calls if one.end is None])
+        return len([call for call in self.calls if call.end is None])
 
     @property
     def context_tokens(self) -> int:
         """The longest prompt so far, with its answer if there is one."""
-        return max(one.input_tokens + one.output_tokens for one in self.calls)
+        return max(call.input_tokens + call.output_tokens for call in self.calls)
 
     @property
     def history(self) -> tuple[int, int]:
         """For the scheduled calls: prompt tokens from earlier calls, and how many of those were cached."""
-        known = [one for one in self.calls if one.cached_tokens >= 0 and one.sent.said_tokens]
-        said = [one.sent.said_tokens for one in known]
-        return sum(said), sum(min(one.cached_tokens, one.sent.said_tokens) for one in known)
+        known = [call for call in self.calls if call.cached_tokens >= 0 and call.sent.said_tokens]
+        histories = [call.sent.said_tokens for call in known]
+        return sum(histories), sum(min(call.cached_tokens, call.sent.said_tokens) for call in known)
 
 
 def read_session(
@@ -209,7 +209,7 @@ def read_session(
     if end is not None:
         completed = end[1]
         state = COMPLETED if completed else CANCELLED
-        since_us = max(one.end_us for one in calls) if completed else tape.time_us(end[0])
+        since_us = max(call.end_us for call in calls) if completed else tape.time_us(end[0])
     elif over:
         state, since_us = UNFINISHED, now_us
     else:
@@ -264,14 +264,14 @@ def _latest(entries: Sequence[RequestEvent], what: str) -> int:
 
 def _state(plan: TurnPlan, calls: Sequence[CallCourse], length: int) -> tuple[str, int]:
     """Return what an unfinished session is doing, and since when."""
-    in_flight = [one.time_us for one in calls if one.end is None]
+    in_flight = [course.time_us for course in calls if course.end is None]
     if in_flight:
         return RUNNING, min(in_flight)
-    known = {one.call: one.time_us if plan.by_clock else one.end_us for one in calls}
+    known = {course.call: course.time_us if plan.by_clock else course.end_us for course in calls}
     latest = max(known)
     for call in range(min(length, (latest // len(plan.calls) + 2) * len(plan.calls))):
         awaited = plan.waits_for(call)
-        if call not in known and awaited and all(one in known for one in awaited):
+        if call not in known and awaited and all(earlier in known for earlier in awaited):
             begins = call % len(plan.calls) in plan.starts
-            return (THINKING if begins else TOOL), max(known[one] for one in awaited)
+            return (THINKING if begins else TOOL), max(known[earlier] for earlier in awaited)
     return THINKING, max(known.values())

@@ -48,27 +48,27 @@ class PrefixIndex(Picklable):
 
     def head(self, stretches: Iterable[range]) -> int:
         """Number of these keys of a prompt, from the first one on, that are indexed."""
-        found = 0
+        blocks = 0
         chains = self._chains
         for stretch in stretches:
             extents = chains.get(chain_of(stretch.start))
             if extents is None:
-                return found
+                return blocks
             last = extents[-1]
             end = last.key + last.count
             if end < stretch.stop:
-                return found + end - stretch.start
-            found += len(stretch)
-        return found
+                return blocks + end - stretch.start
+            blocks += len(stretch)
+        return blocks
 
     def found(self, stretches: Iterable[range]) -> list[Extent]:
         """Return the extents with these keys of a prompt, all of which must be indexed; cut one that exceeds them."""
-        found: list[Extent] = []
+        held: list[Extent] = []
         for stretch in stretches:
             extents = self._chains[chain_of(stretch.start)]
             last = extents[-1]
-            found += extents if last.key + last.count == stretch.stop else extents[: self._at(extents, stretch.stop)]
-        return found
+            held += extents if last.key + last.count == stretch.stop else extents[: self._at(extents, stretch.stop)]
+        return held
 
     def unreferenced(self, stretches: Iterable[range]) -> int:
         """Number of blocks without a holder among these keys of a prompt, all of which must be indexed."""
@@ -142,13 +142,13 @@ class PrefixIndex(Picklable):
         first = self._at(extents, stretch.start)
         past = self._at(extents, min(end, stretch.stop))
         for at in range(first, past):
-            found = extents[at]
-            copy = Extent(found.key, found.count, new.label, references)
+            extent = extents[at]
+            copy = Extent(extent.key, extent.count, new.label, references)
             made.append(copy)
             if self._oldest:
                 self._copies.setdefault(copy.key, []).append(copy)
             else:
-                self._copies.setdefault(copy.key, []).append(found)
+                self._copies.setdefault(copy.key, []).append(extent)
                 extents[at] = copy
         fresh = max(0, stretch.stop - end)
         if fresh:

@@ -313,8 +313,8 @@ def states_beside_kv(memory: InstanceMemory, sizing: str) -> int:
     cache and ``max_running_requests``. One of them is for padding there, and counts as a request's here.
     """
     instance_memory = replace(memory, max_num_seqs=1)
-    found = kv_capacity(instance_memory, sizing)
-    left = found.blocks * found.bytes_per_block + instance_memory.states_bytes
+    capacity = kv_capacity(instance_memory, sizing)
+    left = capacity.blocks * capacity.bytes_per_block + instance_memory.states_bytes
     return max(1, int(left * _STATES_TO_KV / (1.0 + _STATES_TO_KV)) // instance_memory.states_bytes)
 
 

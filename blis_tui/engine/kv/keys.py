@@ -182,7 +182,7 @@ class PendingBlocks(Picklable):
     def seen(self, keys: range, now: int) -> Iterable[int]:
         """Return those of the keys, all of one chain, that others see."""
         hidden = self._hidden(keys, now)
-        return keys if not hidden else [key for key in keys if not any(key in one for one in hidden)]
+        return keys if not hidden else [key for key in keys if not any(key in stretch for stretch in hidden)]
 
     def visible_count(self, stretches: Iterable[range], count: int, now: int) -> int:
         """Number of leading keys, at most ``count``, that others see."""

@@ -125,25 +125,29 @@ class BlockPool(Picklable):
     def cached_prefix(self, request: Request, limit_blocks: int) -> int:
         """Number of leading blocks of the prompt, at most ``limit_blocks``, that are in the cache now."""
         keys = self.prompts.key_ranges(request.content)
-        found = self._index.head(keys.parts)
+        cached = self._index.head(keys.parts)
         # Only a preempted request has left content of its own.
-        if request.preemptions and found == keys.blocks < limit_blocks:
-            found += self._index.head((self._own(request, found, limit_blocks),))
-        return min(found, limit_blocks)
+        if request.preemptions and cached == keys.blocks < limit_blocks:
+            cached += self._index.head((self._own(request, cached, limit_blocks),))
+        return min(cached, limit_blocks)
 
     def visible_head(self, segments: Segments, now: int) -> int:
         """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
         parts = self.prompts.key_ranges(segments).parts
-        found = self._index.head(parts)
+        cached = self._index.head(parts)
         return (
-            self.pending_blocks.visible_count(parts, found, now) if found and self.pending_blocks is not None else found
+            self.pending_blocks.visible_count(parts, cached, now)
+            if cached and self.pending_blocks is not None
+            else cached
         )
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """Return the keys of all blocks that others see in the cache."""
         unseen = self.pending_blocks
         return frozenset(
-            key for one in self._index for key in (unseen.seen(one.keys, now) if unseen is not None else one.keys)
+            key
+            for extent in self._index
+            for key in (unseen.seen(extent.keys, now) if unseen is not None else extent.keys)
         )
 
     def track_pending(self) -> None:
@@ -419,7 +423,9 @@ class BlockPool(Picklable):
         for stretch in reversed(_key_ranges(keys)):
             self._park_new(stretch)
         # Taking one of their copies may have cut them.
-        for extent in reversed([one for one in self._index.found(head) if one.place < 0 and not one.references]):
+        for extent in reversed(
+            [extent for extent in self._index.found(head) if extent.place < 0 and not extent.references]
+        ):
             self._order.park(extent)
 
     def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
@@ -527,23 +533,23 @@ class BlockPool(Picklable):
 
 def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
     """Return the keys of the blocks from ``start`` to ``stop`` in a prompt."""
-    found = []
+    pieces = []
     for keys in reversed(stretches):
         first = keys.start & INDEX_MASK
         if first >= stop:
             continue
         if first + len(keys) <= start:
             break
-        found.append(keys[max(0, start - first) : stop - first])
-    return found[::-1]
+        pieces.append(keys[max(0, start - first) : stop - first])
+    return pieces[::-1]
 
 
 def _key_ranges(keys: Iterable[int]) -> list[range]:
     """Join consecutive keys into ranges."""
-    found: list[range] = []
+    ranges: list[range] = []
     for key in keys:
-        if found and found[-1].stop == key:
-            found[-1] = range(found[-1].start, key + 1)
+        if ranges and ranges[-1].stop == key:
+            ranges[-1] = range(ranges[-1].start, key + 1)
         else:
-            found.append(range(key, key + 1))
-    return found
+            ranges.append(range(key, key + 1))
+    return ranges

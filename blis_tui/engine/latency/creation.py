@@ -74,9 +74,9 @@ def create_latency(plugins: Registry, pool: Pool) -> StepTimeModel:
             shape does not suit it.
     """
     kind, model = pool.latency.kind, pool.model
-    for one in fields(plugins.find(LATENCY.path, kind, LATENCY.noun).settings):
-        if "counts" in one.metadata:
-            _check(kind, one.name, pool.latency.settings.get(one.name, ()), one.metadata["counts"])
+    for setting in fields(plugins.find(LATENCY.path, kind, LATENCY.noun).settings):
+        if "counts" in setting.metadata:
+            _check(kind, setting.name, pool.latency.settings.get(setting.name, ()), setting.metadata["counts"])
     if pool.tensor_parallel < 1:
         raise PolicyError(f"tensor_parallel is {pool.tensor_parallel}", help="it must be at least 1")
     if model.num_experts > 1 and model.num_experts_per_tok < 1:

@@ -132,11 +132,11 @@ def _measured(linear: LinearLayers, row: Part) -> LinearLayers:
 
 def _scaled(row: Part, sizes: str, times: str, ours: Curve, theirs: Curve, known: Known) -> Curve:
     """Return measured times, scaled by the ratio of the law's."""
-    at, highest, found = row.numbers(sizes), 0.0, list[float]()
+    at, highest, scaled = row.numbers(sizes), 0.0, list[float]()
     for size, time in zip(at, row_of(row.text(times)), strict=True):
         highest = max(highest, (time or 0.0) * ours.at(size) / theirs.at(size))
-        found.append(highest)
-    return Curve(tuple(map(float, at)), tuple(found), known, float(at[-1]))
+        scaled.append(highest)
+    return Curve(tuple(map(float, at)), tuple(scaled), known, float(at[-1]))
 
 
 def _law(linear: LinearLayers, split: int, bytes_per_us: float, flops_per_us: float) -> LinearCosts:

@@ -125,10 +125,10 @@ def runs_of(time_us: Callable[[int], int], contexts: range, *, rises: bool) -> l
         while low < high:
             if not low <= place < high:
                 place = (low + high) // 2
-            if (found := time_us(contexts[place])) == value:
+            if (time := time_us(contexts[place])) == value:
                 low, place = place + 1, place + step
             else:
-                high, place, following = place, place - step, found
+                high, place, following = place, place - step, time
             step *= 2
         length = low - at
         runs.append((value, length))

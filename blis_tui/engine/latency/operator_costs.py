@@ -115,15 +115,15 @@ class OperatorCosts:
 
     def _products(self, tables: OperatorTables) -> list[tuple[float, Curve]]:
         """Return the dense products of a step, with their number."""
-        rest, found = self.rest, list[tuple[float, Curve]]()
+        rest, curves = self.rest, list[tuple[float, Curve]]()
         for product in self.layers.products:
             own = tables.gemm(product.weights, product.n, product.k)
             if product.weights == "fp8":
                 scaled = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long, rest.quantize_us)
-                found.append((product.times, scaled))
+                curves.append((product.times, scaled))
             else:
-                found.append((product.times * rest.products, own))
-        return found
+                curves.append((product.times * rest.products, own))
+        return curves
 
     def _experts(self, tables: OperatorTables, model: Model, split: int, apart: int, engine: str) -> Curve:
         """Return the time of a layer's experts, which are spread over ``apart`` GPUs; the busiest counts.
@@ -157,10 +157,12 @@ class OperatorCosts:
         layers = self.layers
         # After experts shared by all ranks, the GPUs of a rank only gather what each has for a part of the tokens.
         gathered = layers.expert_layers if spread else 0
-        found: list[tuple[float, Curve]] = [(layers.sums - gathered * _GATHER, _over_tokens(curve, self._hidden_bytes))]
+        curves: list[tuple[float, Curve]] = [
+            (layers.sums - gathered * _GATHER, _over_tokens(curve, self._hidden_bytes))
+        ]
         if layers.norm_sums:
-            found.append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
-        return found
+            curves.append((layers.norm_sums, _over_tokens(curve, _SQUARES_BYTES)))
+        return curves
 
     def _scale(self, rest: Rest) -> None:
         """Apply the fitted factors that concern operators."""
@@ -179,10 +181,10 @@ class OperatorCosts:
     def known(self) -> dict[str, Known]:
         """Return for each operator how well its times are known within the measured sizes."""
         parts = {**self._parts, **({"experts": self._shared} if self._shared else {})}
-        found = {name: worst(*(curve.known for _, curve in curves)) for name, curves in parts.items()}
+        known = {name: worst(*(curve.known for _, curve in curves)) for name, curves in parts.items()}
         if self.linear is not None:
-            found["states"] = self.linear.known
-        return {**found, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
+            known["states"] = self.linear.known
+        return {**known, "head": self.head.known, "attention": worst(self._decodes.known, self.alone.known)}
 
     def parts_us(self, batch: int, context: int) -> dict[str, tuple[float, float]]:
         """Return each operator's time in a step of decodes with that mean context, and its extrapolated part."""
@@ -194,18 +196,18 @@ class OperatorCosts:
         parts["attention"] = [(1.0, self.decode_attention(batch), context)]
         if self.linear is not None:
             parts["states"] = [(self.linear.layers, self.linear.decode, batch)]
-        found = {}
+        durations = {}
         for name, curves in parts.items():
             whole = guessed = 0.0
             for times, curve, size in curves:
                 time = times * curve.at(size)
                 whole += time
                 guessed += time if curve.known_at(size) == "extrapolated" else 0.0
-            found[name] = (whole, guessed)
+            durations[name] = (whole, guessed)
         if self._shared:
             exchange = self._exchange_us(batch, prompts=False)
-            found["all-to-all"] = (exchange, exchange)
-        return found
+            durations["all-to-all"] = (exchange, exchange)
+        return durations
 
     def shared_us(self, own: int, everywhere: int, *, prompts: bool) -> float:
         """Time of the experts that all ranks share, including dispatch and combine.
@@ -242,19 +244,19 @@ class OperatorCosts:
             {*(size for part in self._parts.values() for _, curve in part for size in curve.sizes), *_GRAPHS}
         )
         sizes = [1, *(int(knot) for knot in knots if 1 < knot < most and knot == int(knot)), most]
-        found = [0.0]
+        times_us = [0.0]
         before, low = 0, 0.0
         for size in sizes:
             if size <= before:
                 continue
             high = self.tokens_us(size)
             graph = size <= _GRAPHS[-1]
-            found += [
+            times_us += [
                 high if graph else low + (high - low) * (tokens - before) / (size - before)
                 for tokens in range(before + 1, size + 1)
             ]
             before, low = size, high
-        return found
+        return times_us
 
     def decode_attention(self, batch: int) -> Curve:
         """Return the attention time of a batch of decodes over their mean context."""

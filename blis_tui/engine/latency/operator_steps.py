@@ -245,8 +245,8 @@ def _on_line(base: float, slope: float, least_us: int) -> Callable[[int], int]:
     """Return how long a step on one line takes, by the sum of contexts."""
 
     def time_us(context: int) -> int:
-        found = int(base + context * slope)
-        return found if found > least_us else least_us
+        step_us = int(base + context * slope)
+        return step_us if step_us > least_us else least_us
 
     return time_us
 
@@ -271,7 +271,7 @@ class ScaledOperatorModel(OperatorModel):
 
     def decode_runs(self, load: StepLoad, steps: int) -> list[tuple[int, int]]:
         """Return the scaled durations."""
-        return [(max(1, int(self._times * one)), times) for one, times in super().decode_runs(load, steps)]
+        return [(max(1, int(self._times * duration)), times) for duration, times in super().decode_runs(load, steps)]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -127,7 +127,7 @@ class Part:
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return the whole numbers listed under a key."""
-        return tuple(int(str(one)) for one in self._list(key))
+        return tuple(int(str(number)) for number in self._list(key))
 
     def lines(self, key: str) -> tuple[str, ...]:
         """Return the texts listed under a key."""
@@ -142,15 +142,15 @@ class Part:
         return Rows(self.lines(key))
 
     def _list(self, key: str) -> list[object]:
-        found = self.data[key]
-        if not isinstance(found, list):
+        rows = self.data[key]
+        if not isinstance(rows, list):
             raise TypeError(f"{key} is no list")
-        return found
+        return rows
 
 
 def row_of(text: str) -> tuple[float | None, ...]:
     """Parse a row of times; ``-`` = not measured."""
-    return tuple(None if one == "-" else float(one) for one in text.split())
+    return tuple(None if cell == "-" else float(cell) for cell in text.split())
 
 
 def grid_of(part: Part) -> Grid:
@@ -315,11 +315,11 @@ class OperatorTables:
             own = apart.part("gemm")
             self._grids |= {kind: _from_there_on(self._grids[kind], grid_of(own.part(kind))) for kind in own.data}
         attention = apart if "decode_attention" in apart.data else part
-        self._decodes = tuple(decodes_of(one) for one in attention.parts("decode_attention"))
-        self._prompts = tuple(prompts_of(one) for one in part.parts("prefill_attention"))
+        self._decodes = tuple(decodes_of(row) for row in attention.parts("decode_attention"))
+        self._prompts = tuple(prompts_of(row) for row in part.parts("prefill_attention"))
         latent = part.part("latent_attention")
-        self._latent_decodes = tuple(latent_decodes_of(one) for one in latent.parts("decode"))
-        self._latent_prompts = tuple(prompts_of(one) for one in latent.parts("prefill"))
+        self._latent_decodes = tuple(latent_decodes_of(row) for row in latent.parts("decode"))
+        self._latent_prompts = tuple(prompts_of(row) for row in latent.parts("prefill"))
         mixtures = part.part("experts")
         self._tokens = mixtures.numbers("tokens")
         self._mixtures = tuple(mixture_of(line) for line in mixtures.lines("us"))
@@ -553,8 +553,8 @@ WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": MXFP4_
 
 def tables_in(document: Mapping[str, object], engine: str) -> OperatorTables:
     """Return the tables of a document, parsed once for all callers; neither is ever modified."""
-    for one, kernels, tables in _READ:
-        if one is document and kernels == engine:
+    for parsed, kernels, tables in _READ:
+        if parsed is document and kernels == engine:
             return tables
     tables = OperatorTables(document, engine)
     _READ.append((document, engine, tables))
@@ -616,24 +616,24 @@ def _over_area(points: Sequence[tuple[int, float]], known: Known) -> Curve:
 def rising(times: Sequence[float]) -> tuple[float, ...]:
     """Make times monotonic."""
     highest = 0.0
-    found = []
+    raised = []
     for time in times:
         highest = max(highest, time)
-        found.append(highest)
-    return tuple(found)
+        raised.append(highest)
+    return tuple(raised)
 
 
 def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
     """Raise each curve so that it is nowhere below the previous one."""
-    found: list[Curve] = []
+    growing: list[Curve] = []
     for curve in curves:
-        if found:
-            least = found[-1]
+        if growing:
+            least = growing[-1]
             sizes = tuple(sorted({*curve.sizes, *least.sizes}))
             times = [max(curve.at(size), least.at(size)) for size in sizes]
             curve = replace(curve, sizes=sizes, times_us=rising(times))  # noqa: PLW2901
-        found.append(curve)
-    return tuple(found)
+        growing.append(curve)
+    return tuple(growing)
 
 
 def _filled(sizes: Sequence[int], row: Sequence[float | None]) -> Curve:

@@ -42,12 +42,12 @@ def operators(settings: OperatorSettings, pool: Pool) -> OperatorModel:
     if engine.expert_parallel:
         return _made(settings, pool)
     shape = pool.model, pool.tensor_parallel, engine.max_num_batched_tokens, engine.verify_width
-    found = _MADE.get(key := (settings, *shape))
-    if found is None or found[1] is not pool.operators:
+    made = _MADE.get(key := (settings, *shape))
+    if made is None or made[1] is not pool.operators:
         if len(_MADE) >= _REMEMBERED:
             _MADE.clear()
-        found = _MADE[key] = _made(settings, pool), pool.operators
-    return found[0].anew()
+        made = _MADE[key] = _made(settings, pool), pool.operators
+    return made[0].anew()
 
 
 def _made(settings: OperatorSettings, pool: Pool) -> OperatorModel:

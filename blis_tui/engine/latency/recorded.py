@@ -50,7 +50,7 @@ class RecordedSteps(Overheads):
             output_token_us=0.0,
             post_decode_us=0.0,
         )
-        self._durations_us = tuple(max(int(one), 1) for one in settings.durations_us)
+        self._durations_us = tuple(max(int(duration), 1) for duration in settings.durations_us)
         total = whole_sum(self._durations_us)
         self._mean_us = max(total // len(self._durations_us), 1)
         self._tallies: Tallies | None = None

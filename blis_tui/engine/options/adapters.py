@@ -193,7 +193,9 @@ class Adapters(StepPart):
         """
         if self.beside:
             return (
-                next((one for one in waiting.ordered() if one.index not in passed), None) if passed else waiting.head()
+                next((candidate for candidate in waiting.ordered() if candidate.index not in passed), None)
+                if passed
+                else waiting.head()
             )
         if self._line is None:
             self._line, self._place = waiting.ordered(), 0
@@ -214,9 +216,9 @@ class Adapters(StepPart):
         used = len(self.in_use)
         if self._ending:
             late = {
-                one.adapter: None
-                for one in self._ending.values()
-                if one.adapter and one.adapter not in self.in_use and self._may_compute(one)
+                ending.adapter: None
+                for ending in self._ending.values()
+                if ending.adapter and ending.adapter not in self.in_use and self._may_compute(ending)
             }
             if adapter in late:
                 return True
@@ -318,8 +320,8 @@ class Adapters(StepPart):
 
     def unqueued(self, request: Request) -> None:
         """Forget a request that no longer waits."""
-        for one in (self._held_us, self._missed):
-            one.pop(request.index, None)
+        for by_request in (self._held_us, self._missed):
+            by_request.pop(request.index, None)
 
     # ---- execution ----
 

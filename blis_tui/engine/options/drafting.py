@@ -43,8 +43,8 @@ class Drafting(StepPart):
         cohort, observers = self._cohort, self._observers
         if not cohort.latest:
             return
-        verified = tuple(DraftDone(*one[1:]) for one in sorted(cohort.latest))
-        drafted = whole_sum([one.draft_tokens for one in verified])
-        accepted = whole_sum([one.accepted_tokens for one in verified])
-        gained = whole_sum([one.output_tokens for one in verified])
+        verified = tuple(DraftDone(*row[1:]) for row in sorted(cohort.latest))
+        drafted = whole_sum([draft.draft_tokens for draft in verified])
+        accepted = whole_sum([draft.accepted_tokens for draft in verified])
+        gained = whole_sum([draft.output_tokens for draft in verified])
         observers.emit(DraftsVerified(observers.event, done.start_us, self._index, drafted, accepted, gained, verified))

@@ -177,10 +177,10 @@ class Encoder(StepPart):
             end_us, requests = self._over.pop(0)
             late, self._late = self._late, []
             before = [(slot, request) for end, slot, request in late if end < end_us]
-            self._late = [one for one in late if one[0] >= end_us]
+            self._late = [entry for entry in late if entry[0] >= end_us]
             for slot, request in sorted([*before, *requests], key=_place):
                 self._free_computed(request, slot, end_us, ended=(slot, request) in before)
-        late, self._late = self._late, [one for one in self._late if one[0] >= now]
+        late, self._late = self._late, [entry for entry in self._late if entry[0] >= now]
         for end_us, slot, request in late:
             if end_us < now:
                 self._free_computed(request, slot, end_us, ended=True)
@@ -212,7 +212,7 @@ class Encoder(StepPart):
 
         Where plans run ahead of results, the last token of a prompt counts as computed when the next token is known.
         """
-        last = not any(one is request for over in self._over for _, one in over.requests)
+        last = not any(other is request for over in self._over for _, other in over.requests)
         runs = request.state is RUNNING or request.state is WAITING
         if last and not runs and request.completed_us <= self._now:
             self.release(request)
@@ -249,7 +249,7 @@ class Encoder(StepPart):
         encoded: list[int] = []
         again: list[int] = []
         contents: dict[str, None] = {}
-        taken = found = 0
+        taken = cached = 0
         end = computed + tokens
         for number, (offset, length, content) in enumerate(items):
             if offset + length <= computed:
@@ -265,7 +265,7 @@ class Encoder(StepPart):
                 again.append(number)
                 continue
             if content in self._needed_by:
-                found += 0 if number in self._needed.get(request.index, ()) else length
+                cached += 0 if number in self._needed.get(request.index, ()) else length
                 self._mark_needed(request, number, content)
                 continue
             if not self._make_room(length, self._budget - taken, taken):
@@ -274,7 +274,7 @@ class Encoder(StepPart):
             taken += length
             contents[content] = None
             encoded.append(number)
-        self._fit = _Fit(encoded, again, self._budget - taken, found)
+        self._fit = _Fit(encoded, again, self._budget - taken, cached)
         if not tokens and self.lack is not None:
             self._hold(request, self.lack)
         return tokens
@@ -300,7 +300,7 @@ class Encoder(StepPart):
 
     def take(self, request: Request, chunk: Chunk) -> None:
         """Commit the latest ``fit``: its chunk is part of the plan."""
-        encoded, again, budget, found = self._fit
+        encoded, again, budget, cached = self._fit
         if self.lack is not None:
             self._hold(request, self.lack)
         elif request.index in self._held_us:
@@ -313,12 +313,12 @@ class Encoder(StepPart):
             tokens += item.tokens
             self._mark_needed(request, number, item.content)
         for number in again:
-            found += items[number].tokens
+            cached += items[number].tokens
             self._mark_needed(request, number, items[number].content)
         if encoded:
             self._budget = budget
             self._fits[request.index] = tokens
-        chunk.encoded, chunk.found = tokens, found
+        chunk.encoded, chunk.found = tokens, cached
         self._fit = _NOTHING
 
     def release(self, request: Request) -> None:
@@ -448,8 +448,8 @@ class Encoder(StepPart):
         return ""
 
 
-def _place(one: tuple[int, Request]) -> int:
-    return one[0]
+def _place(entry: tuple[int, Request]) -> int:
+    return entry[0]
 
 
 def _numbers(needed: Mapping[int, Mapping[int, None]]) -> tuple[tuple[int, tuple[int, ...]], ...]:

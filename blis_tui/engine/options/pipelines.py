@@ -286,7 +286,7 @@ class BatchQueue(Stages):
     def _release_late(self, now: int) -> None:
         """Free the slots and blocks of requests that end after their deadlines have passed."""
         batch = self.batch
-        late = [one for one in batch.finishing.values() if 0 < one.deadline_us < now]
+        late = [request for request in batch.finishing.values() if 0 < request.deadline_us < now]
         if late:
             batch.look_back(now - 1)  # before the results of the batch that ends now
         for request in late:
@@ -355,4 +355,4 @@ class BatchQueue(Stages):
         batch = self.batch
         waits = (batch.in_flight_until, batch.preempted_in_flight, batch.input_unknown)
         idle = () if self.idle is None else [preemption.victim.index for preemption in self.idle.preempted]
-        return (*super().state(), *(sorted(one.items()) for one in waits), self.sampled and list(self.sampled), idle)
+        return (*super().state(), *(sorted(wait.items()) for wait in waits), self.sampled and list(self.sampled), idle)

@@ -124,14 +124,14 @@ class GroupedPool(BlockPool):
             return 0
         keys = self._keys(request, limit_blocks)
         hit = len(keys)
-        for found in self._found[self.groups.windowed :]:
-            hit = next((at for at in range(hit) if keys[at] not in found), hit)
+        for index in self._found[self.groups.windowed :]:
+            hit = next((at for at in range(hit) if keys[at] not in index), hit)
         need = -(-(self.groups.window - 1) // self.block_size_tokens)
         windowed = self._found[: self.groups.windowed]
         run = 0
         for at in range(hit - 1, -1, -1):
             key = keys[at]
-            if all(key in found for found in windowed):
+            if all(key in index for index in windowed):
                 run += 1
                 if run >= need:
                     return at + run
@@ -158,10 +158,10 @@ class GroupedPool(BlockPool):
         keys = self._keys(request, cached)
         idle = 0
         blocks = most = self.groups.states
-        for found, window in zip(self._found, self._windows, strict=True):
+        for index, window in zip(self._found, self._windows, strict=True):
             skipped = passed if window else 0
             for key in keys[skipped:]:
-                idle += not self._references[found[key][0]]
+                idle += not self._references[index[key][0]]
             need = -(-whole // size)
             most += max(0, (min(need, self.window_blocks) if window else need) - max(skipped, cached))
             blocks += max(0, -(-slots // size) - max(skipped, cached))
@@ -172,11 +172,11 @@ class GroupedPool(BlockPool):
         tables = self._tables[request.index] = Tables(len(self._windows))
         passed, keys = self._passed(blocks * self.block_size_tokens), self._keys(request, blocks)
         shareable = self.prompts.key_ranges(request.content).blocks
-        for row, found, window in zip(tables.rows, self._found, self._windows, strict=True):
+        for row, index, window in zip(tables.rows, self._found, self._windows, strict=True):
             skipped = passed if window else 0
             row.extend([_GONE] * skipped)
             for at, key in enumerate(keys[skipped:], skipped):
-                block = found[key][0]
+                block = index[key][0]
                 if not self._references[block]:
                     del self._queue[block]
                     self.free -= 1
@@ -312,12 +312,12 @@ class GroupedPool(BlockPool):
 
     def _forget(self, block: int) -> None:
         """Forget the content of a free block."""
-        found, key = self._found[self._group[block]], self._content[block]
+        index, key = self._found[self._group[block]], self._content[block]
         self._content[block] = 0
-        if (same := found.get(key)) is not None and block in same:
+        if (same := index.get(key)) is not None and block in same:
             same.remove(block)
             if not same:  # who finds less of its prompt now may need fewer blocks to begin with
-                del found[key]
+                del index[key]
                 self.epoch += 1
 
     def _record(self, request: Request, tables: Tables, blocks: int, end: int | None) -> None:
@@ -335,11 +335,11 @@ class GroupedPool(BlockPool):
             named = self.prompts.shareable(request.content)[start:shared]
             for at, key in enumerate(named, start):
                 same: list[int] = []
-                for found, row in zip(self._found, tables.rows, strict=True):
+                for index, row in zip(self._found, tables.rows, strict=True):
                     if (block := row[at]) != _GONE:
                         content[block] = key
                         request.shared_blocks += 1
-                        same = found.setdefault(key, [])
+                        same = index.setdefault(key, [])
                         same.append(block)
                 self._published(range(key, key + 1), int(len(same) == 1), end)
         if shared < blocks:
@@ -436,10 +436,10 @@ class GroupedPool(BlockPool):
 
     def visible_head(self, segments: Segments, now: int) -> int:
         """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
-        found, count = self._found[-1], 0
+        index, count = self._found[-1], 0
         parts = self.prompts.key_ranges(segments).parts
         for keys in parts:
-            head = next((at for at, key in enumerate(keys) if key not in found), len(keys))
+            head = next((at for at, key in enumerate(keys) if key not in index), len(keys))
             count += head
             if head < len(keys):
                 break
@@ -451,7 +451,7 @@ class GroupedPool(BlockPool):
         """Return the keys of all blocks that others see in the cache."""
         unseen = self.pending_blocks
         keys = [range(key, key + 1) for key in self._found[-1]]
-        return frozenset(key for one in keys for key in (unseen.seen(one, now) if unseen is not None else one))
+        return frozenset(key for group in keys for key in (unseen.seen(group, now) if unseen is not None else group))
 
     def cached_free(self) -> int:
         """Number of free blocks whose content can still be found."""
@@ -497,7 +497,7 @@ class GroupedPool(BlockPool):
         held: dict[int, int] = {}
         for request, count in holders:
             tables = self._tables.get(request.index)
-            blocks = [] if tables is None else [one for row in tables.rows for one in row if one != _GONE]
+            blocks = [] if tables is None else [block for row in tables.rows for block in row if block != _GONE]
             if tables is not None:
                 if tables.rows[0] and len(tables.states) != self.groups.states:
                     return f"request {request.request_id} has {len(tables.states)} blocks of states"

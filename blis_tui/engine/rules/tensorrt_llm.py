@@ -127,12 +127,12 @@ class TensorRtLlmBatching(RunningFirst):
         """Number of KV blocks that all running requests and this one need in addition to those they hold."""
         size, cohort = batch.pool.block_size_tokens, batch.cohort
         need = _blocks(request, size)
-        for one in (
+        for other in (
             *batch.running.values(),
             *cohort.maybe_finished.values(),
         ):  # decodes of this step have taken their block
-            held = one.held_blocks if one.joined_clock < 0 else -(-(cohort.context_tokens(one) + 1) // size)
-            need += _blocks(one, size) - held
+            held = other.held_blocks if other.joined_clock < 0 else -(-(cohort.context_tokens(other) + 1) // size)
+            need += _blocks(other, size) - held
         return need
 
     def _waits(self, batch: Batch, budget: int, *, decodes: bool) -> bool:

@@ -153,7 +153,7 @@ class HostTree(RadixTree):
         self._aside, self._host_evictable, self.guarded = [], Evictable(_host_evictable), None
         root = HostNode(0, (), None, 0)
         self._restore(root, rows)
-        nodes = {one.number: one for one in map(_hosted, self.nodes())}
+        nodes = {node.number: node for node in map(_hosted, self.nodes())}
         for node in (root, *nodes.values()):
             node.resident = 0
         for number, node in nodes.items():
@@ -184,7 +184,7 @@ class HostTree(RadixTree):
         Content that the GPU had evicted is on the GPU again. ``counted``: blocks of the path whose nodes have been
         counted for this request.
         """
-        here, found, depth = _hosted(self.root), 0, 0
+        here, matched, depth = _hosted(self.root), 0, 0
         left = keys
         while left and (child := here.children.get(left[0].start)) is not None:
             node = _hosted(child)
@@ -196,7 +196,7 @@ class HostTree(RadixTree):
                 self._offer(node)
             depth += alike
             if node.device:
-                found += alike
+                matched += alike
             else:
                 self._materialise(node)
                 self._note_duplicate(node)
@@ -209,7 +209,7 @@ class HostTree(RadixTree):
             self._offer(here)
             if depth + here.blocks > counted:
                 self._count_in(here)
-        return here, found
+        return here, matched
 
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
         """Insert content without counting it."""
@@ -229,12 +229,12 @@ class HostTree(RadixTree):
         chain = [node]
         while not (above := _hosted(chain[-1].parent)).host and above.parent is not None:
             chain.append(above)
-        for one in reversed(chain):
-            if not self._copy(one):
+        for ancestor in reversed(chain):
+            if not self._copy(ancestor):
                 return
             owner = self._new_owner()
-            self.hold(owner, one)
-            self.queued.append((owner, one.blocks))
+            self.hold(owner, ancestor)
+            self.queued.append((owner, ancestor.blocks))
 
     def _new_owner(self) -> int:
         """Return a new owner that is not a request."""
@@ -255,8 +255,8 @@ class HostTree(RadixTree):
     def evict(self) -> int:
         """Evict the least recently used leaf from the GPU as a whole; return its number of blocks, 0 = none left."""
         blocks = 0
-        while not blocks and (one := self._evictable.take()) is not None:
-            node = _hosted(one)
+        while not blocks and (evictable := self._evictable.take()) is not None:
+            node = _hosted(evictable)
             if not node.host and not self._often and self._copy(node):
                 self._note_duplicate(node)
                 self.written_back.append(node.blocks)
@@ -284,22 +284,22 @@ class HostTree(RadixTree):
     def _droppable(self, node: HostNode) -> bool:
         """Whether a node may be dropped with all its descendants."""
         below = [node]
-        for one in below:
-            if one.references or one.loading or one is self.guarded:
+        for child in below:
+            if child.references or child.loading or child is self.guarded:
                 return False
-            below += map(_hosted, one.children.values())
+            below += map(_hosted, child.children.values())
         return True
 
     def _drop(self, node: HostNode) -> int:
         """Drop a node for which the host has no room, with its descendants there."""
         below = [node]
-        for one in below:
-            below += map(_hosted, one.children.values())
-        for one in reversed(below):
-            if one.host:
-                self._release_host(one)
-        for one in reversed(below):
-            self._remove(one)
+        for descendant in below:
+            below += map(_hosted, descendant.children.values())
+        for descendant in reversed(below):
+            if descendant.host:
+                self._release_host(descendant)
+        for descendant in reversed(below):
+            self._remove(descendant)
         self.idle -= node.blocks
         return node.blocks
 
@@ -538,7 +538,7 @@ class HiCache(Tiers):
     @property
     def next_end_us(self) -> int:
         """When the first transfer in flight ends; -1 = there is none."""
-        return min((one[0].end_us for one in (self.writes, self.loads) if one), default=-1)
+        return min((queue[0].end_us for queue in (self.writes, self.loads) if queue), default=-1)
 
     @property
     def last_end_us(self) -> int:

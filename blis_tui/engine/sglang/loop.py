@@ -233,7 +233,7 @@ class EventLoop(FastForward):
     def _forget_given_up(self) -> None:
         """Forget the requests of clients that have given up which got their last token in the latest step."""
         given_up = self.batch.given_up
-        for request in [one for one in given_up.values() if one.state is RequestState.TIMED_OUT]:
+        for request in [request for request in given_up.values() if request.state is RequestState.TIMED_OUT]:
             del given_up[request.index]
             self.steps.seen.note_place_free(self.steps.free_us)
 

@@ -115,13 +115,13 @@ class PrefillAdder:
         """Return the total offset, added up in SGLang's order, which determines its last bits."""
         expected: float = 0
         clock, most, ratio = self._cohort.clock, MOST_NEW_TOKENS, self._ratio
-        for one in self._running:  # as `still_expected`, without its calls
-            left = one.max_output_tokens - one.generated_tokens
-            if (joined := one.joined_clock) >= 0:
+        for running in self._running:  # as `still_expected`, without its calls
+            left = running.max_output_tokens - running.generated_tokens
+            if (joined := running.joined_clock) >= 0:
                 left -= clock - joined
             if left > most:
                 left = most
-            expected += left if one.ignore_eos else left * ratio
+            expected += left if running.ignore_eos else left * ratio
         offset = self._taken[0] + expected
         for tokens in self._taken[1:]:
             offset += tokens
@@ -202,11 +202,11 @@ class PrefillAdder:
         if known:
             return self._add_known(request)
         pool = self._pool
-        found, blocks = pool.match(request, request.target_tokens - 1)
-        node, away = pool.split_hit(found)
+        hit, blocks = pool.match(request, request.target_tokens - 1)
+        node, away = pool.split_hit(hit)
         pool.lock(request, node)
         entry = self._select(request, blocks, away)
-        if away and isinstance(entry, PrefillEntry) and not pool.load_back(request, found, away):
+        if away and isinstance(entry, PrefillEntry) and not pool.load_back(request, hit, away):
             entry = self._select(request, blocks - away, 0)  # host content is recomputed instead, if there is room
         if not isinstance(entry, PrefillEntry):
             pool.unlock(request)
@@ -265,7 +265,7 @@ class PrefillAdder:
             requests = (request, *self._running, *(entry.request for entry in self.entries))
             to_come = self._to_come = sorted(filter(None, map(self._expected_output, requests)), key=_first)
         elif (course := self._expected_output(request)) is not None:
-            place = next((at for at, one in enumerate(to_come) if course[0] <= one[0]), max(0, len(to_come) - 1))
+            place = next((at for at, other in enumerate(to_come) if course[0] <= other[0]), max(0, len(to_come) - 1))
             to_come.insert(place, course)
         freed = 0
         for at, (left, occupied) in enumerate(to_come):
@@ -351,11 +351,11 @@ class Priorities:
         """
         missing = self._needs.get(request.index, 0) + min(request.max_output_tokens, MOST_NEW_TOKENS) - total
         chosen: set[int] = set()
-        for one in sorted(running, key=self._least_urgent, reverse=True):
-            if (one.priority - request.priority) * self._sign <= self.threshold:
+        for candidate in sorted(running, key=self._least_urgent, reverse=True):
+            if (candidate.priority - request.priority) * self._sign <= self.threshold:
                 break
-            chosen.add(one.index)
-            missing -= expected(one)
+            chosen.add(candidate.index)
+            missing -= expected(candidate)
             if missing <= 0:
                 return chosen
         return set()

@@ -102,11 +102,11 @@ class RadixPool(BlockPool):
         if not self.caching or not blocks or blocks < request.shared_blocks:
             return None
         tree, before = self.tree, self.tree.idle
-        node, found = self._insert_computed(request, computed_tokens)
+        node, known = self._insert_computed(request, computed_tokens)
         prompt = request.input_tokens // self.block_size_tokens
         if 0 < prompt < blocks and not tree.insert_again(node, blocks, prompt):
             tree.insert(self.keys(request, request.input_tokens))
-        self.free += found - request.shared_blocks + tree.idle - before
+        self.free += known - request.shared_blocks + tree.idle - before
         request.shared_blocks = blocks
         self.epoch += 1
         return node

@@ -176,51 +176,51 @@ class RadixTree:
         Args:
             most: maximum number of nodes.
         """
-        found: list[tuple[int, Node]] = []
+        nodes: list[tuple[int, Node]] = []
         waiting = [(0, node) for node in sorted(self.root.children.values(), key=_recency)]
-        while waiting and len(found) < most:
+        while waiting and len(nodes) < most:
             depth, node = waiting.pop()
-            found.append((depth, node))
+            nodes.append((depth, node))
             waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=_recency)]
-        return found
+        return nodes
 
     # ---- lookup ----
 
     def length(self, keys: Sequence[range]) -> int:
         """Number of leading blocks that are in the tree; does not count as an access."""
-        node, found = self.root, 0
+        node, matched = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             alike, keys = shared(child.keys, keys)
-            found += alike
+            matched += alike
             if alike < child.blocks:
                 break
             node = child
-        return found
+        return matched
 
     def match(self, keys: Sequence[range]) -> tuple[Node, int]:
         """Return the last node and the length of the longest prefix in the tree, and mark it as used now."""
-        node, found = self.root, 0
+        node, matched = self.root, 0
         if not keys:
-            return node, found
+            return node, matched
         while keys and (child := node.children.get(keys[0].start)) is not None:
             alike, keys = shared(child.keys, keys)
-            found += alike
+            matched += alike
             if alike < child.blocks:
                 node = self._split(child, alike)
                 break
             node = child
         self._touch_path(node)
-        return node, found
+        return node, matched
 
     # ---- changes ----
 
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
         """Insert content; return its last node, and how many of its blocks were there already."""
-        node, found = self.root, 0
+        node, matched = self.root, 0
         while keys and (child := node.children.get(keys[0].start)) is not None:
             child.used = self._tick()
             alike, keys = shared(child.keys, keys)
-            found += alike
+            matched += alike
             if alike < child.blocks:
                 node = self._split(child, alike)
             else:
@@ -230,7 +230,7 @@ class RadixTree:
             node = self._add(node, tuple(keys))
             self.idle += node.blocks
             self._offer(node)
-        return node, found
+        return node, matched
 
     def insert_again(self, node: Node, depth: int, blocks: int) -> bool:
         """Do what it does to insert the first ``blocks`` blocks of what was just inserted, if a node ends there.
@@ -246,9 +246,9 @@ class RadixTree:
         while node.parent is not None:
             path.append(node)
             node = node.parent
-        for one in reversed(path):
-            one.used = self._tick()
-            self._offer(one)
+        for ancestor in reversed(path):
+            ancestor.used = self._tick()
+            self._offer(ancestor)
         return True
 
     def hold(self, owner: int, node: Node) -> int:
@@ -336,11 +336,11 @@ class RadixTree:
                 references[node.number] = references.get(node.number, 0) + 1
                 node = node.parent
         idle = used = 0
-        for one in self.resident():
-            if one.references != references.pop(one.number, 0):
-                return f"node {one.number} counts {one.references} references, others are held"
-            idle += 0 if one.references else one.blocks
-            used += one.blocks if one.references else 0
+        for node in self.resident():
+            if node.references != references.pop(node.number, 0):
+                return f"node {node.number} counts {node.references} references, others are held"
+            idle += 0 if node.references else node.blocks
+            used += node.blocks if node.references else 0
         if references:
             return f"{len(references)} nodes are held that the tree does not have"
         if (idle, used) != (self.idle, self.held):
@@ -412,24 +412,24 @@ def shared(left: Sequence[range], right: Sequence[range]) -> tuple[int, Sequence
     """Return how many keys two runs have in common at their beginning, and what of the right one comes after them."""
     if len(left) == 1 and left[0] == right[0]:  # the usual case
         return len(left[0]), right[1:]
-    found = 0
-    for at, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            alike = min(len(one), len(other)) if one.start == other.start else 0
-            return found + alike, keys_from(right[at:], alike)
-        found += len(one)
-    return found, right[len(left) :]
+    alike_blocks = 0
+    for at, (stretch, other) in enumerate(zip(left, right, strict=False)):
+        if stretch != other:
+            alike = min(len(stretch), len(other)) if stretch.start == other.start else 0
+            return alike_blocks + alike, keys_from(right[at:], alike)
+        alike_blocks += len(stretch)
+    return alike_blocks, right[len(left) :]
 
 
 def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     """Return the first ``blocks`` keys."""
-    found = []
+    head = []
     for key in keys:
         if blocks <= 0:
             break
-        found.append(key[:blocks])
+        head.append(key[:blocks])
         blocks -= len(key)
-    return tuple(found)
+    return tuple(head)
 
 
 def keys_from(keys: Sequence[range], blocks: int) -> tuple[range, ...]:

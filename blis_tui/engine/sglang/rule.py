@@ -90,21 +90,21 @@ class LongestPrefix(FcfsQueue):
         if len(known) > _MOST_MATCHED:
             return False
         beside, keys = RadixTree(), PromptKeys(1)
-        found: dict[int, int] = {}
+        places: dict[int, int] = {}
         for request in known:
             tokens = request.target_tokens
             node, blocks = pool.match(request, tokens)
-            found[request.index] = -min(blocks * pool.block_size_tokens, tokens - 1)
+            places[request.index] = -min(blocks * pool.block_size_tokens, tokens - 1)
             blocks -= pool.split_hit(node)[1]  # content that only the host has does not count here
             if blocks * pool.block_size_tokens <= _CHECK_THRESHOLD:
                 content = _content(keys, request)
                 if beside.length(content) >= _DEPRIORITIZE_THRESHOLD:
-                    found[request.index] = 1
+                    places[request.index] = 1
                 else:
                     beside.insert(content)
-        first = sorted(known, key=lambda one: found[one.index])
-        rest = [one for index, one in self.items.items() if index not in found]
-        self.items = OrderedDict((one.index, one) for one in (*first, *rest))
+        first = sorted(known, key=lambda request: places[request.index])
+        rest = [request for index, request in self.items.items() if index not in places]
+        self.items = OrderedDict((request.index, request) for request in (*first, *rest))
         return True
 
 
@@ -473,7 +473,7 @@ class SglangBatching(Plain):
             else:
                 self.running.update((request.index, request) for request in joining)
         if len(self.running) != len(batch.running) - (chunked is not None):
-            for request in [one for one in self.running.values() if one.state is not RUNNING]:
+            for request in [request for request in self.running.values() if request.state is not RUNNING]:
                 del self.running[request.index]
                 self._leave(request)
                 self.full = False
@@ -586,7 +586,7 @@ class SglangBatching(Plain):
             return False
         running = self.running
         chosen = priorities.outranked(request, running.values(), adder.total, adder.still_expected)
-        for victim in [one for one in running.values() if one.index in chosen]:
+        for victim in [victim for victim in running.values() if victim.index in chosen]:
             adder.release_expected(victim)
             del running[victim.index]
             plan.outranked += (Outranked(victim, request, priorities.threshold),)

@@ -43,8 +43,8 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     lines = [
         f"# Made by `blis-tui calibrate` {__version__} from:",
     ]
-    for one in data:
-        recording, (pool,) = one.recording, one.experiment.pools
+    for run in data:
+        recording, (pool,) = run.recording, run.experiment.pools
         lines.append(
             f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
             f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
@@ -52,9 +52,9 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     error_texts = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
     lines.append(f"# Error of the means on these: {error_texts}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {statement}" for statement in fitted.statements]
-    lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
+    lines += [f"# Means may be off by (9 of 10) under {expected_text(other_load)}." for other_load in fitted.elsewhere]
     lines += ["# Not determined by these measurements, and left as they were:"]
-    lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
+    lines += [f"#   {coefficient.name}: {coefficient.why}" for coefficient in fitted.left_out]
     lines += [
         "apiVersion: blis/v1",
         "kind: Experiment",
@@ -63,7 +63,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
         "latency:",
         f"  kind: {fitted.latency.kind}",
     ]
-    notes = {} if fitted.kept else {one.name: _note(one) for one in fitted.found}
+    notes = {} if fitted.kept else {coefficient.name: _note(coefficient) for coefficient in fitted.found}
     for key, value in fitted.latency.settings.items():
         lines.append(f"  {key}: {flow(_plain(value))}" + (f"  # {notes.pop(key)}" if key in notes else ""))
     lines += [f"# {name}: {note}" for name, note in notes.items()]
@@ -74,12 +74,12 @@ def _plain(value: Setting | PluginConfig) -> Json:
     if isinstance(value, PluginConfig):
         return {"kind": value.kind, **{key: _plain(setting) for key, setting in value.settings.items()}}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _note(one: Coefficient) -> str:
-    return f"{share_text(LEVEL, 0)} interval {one.interval}, {one.words}; was {one.base:.4g}"
+def _note(coefficient: Coefficient) -> str:
+    return f"{share_text(LEVEL, 0)} interval {coefficient.interval}, {coefficient.words}; was {coefficient.base:.4g}"
 
 
 def page(title: str, runs: Mapping[str, Pairs]) -> str:
@@ -100,8 +100,8 @@ def _diagram(pairs: Pairs, metric: str) -> str:
     top = max(max(both) for both in values) * 1.05
     scale = (_SIZE - _MARGIN) / top
     points = "".join(
-        f"<circle cx='{_MARGIN + one * scale:.1f}' cy='{_SIZE - _MARGIN - other * scale + _MARGIN:.1f}' r='2'/>"
-        for one, other in values
+        f"<circle cx='{_MARGIN + x * scale:.1f}' cy='{_SIZE - _MARGIN - y * scale + _MARGIN:.1f}' r='2'/>"
+        for x, y in values
     )
     comparison = agreement(pairs, metric)
     label = (
@@ -258,4 +258,4 @@ class Fit:
     @property
     def values(self) -> Mapping[str, float]:
         """The values of the coefficients, by name."""
-        return {one.name: one.value for one in self.found}
+        return {coefficient.name: coefficient.value for coefficient in self.found}

@@ -138,38 +138,39 @@ def read_recording(path: Path, pool: Pool, run: int | None = None) -> Recording 
             help=f"at least {_FEWEST} are needed"
             + (f"; {failed} have no answer, or not the time of its first token" if failed else ""),
         )
-    start = min(one.arrival_us for one in requests)
-    for number, one in enumerate(requests, 1):
-        tokens = one.input_tokens, one.output_tokens
-        times = 0 < one.ttft_us <= one.e2e_us < _LONGEST_US and one.arrival_us - start < _LONGEST_US
+    start = min(request.arrival_us for request in requests)
+    for number, request in enumerate(requests, 1):
+        tokens = request.input_tokens, request.output_tokens
+        times = 0 < request.ttft_us <= request.e2e_us < _LONGEST_US and request.arrival_us - start < _LONGEST_US
         if not (times and min(tokens) >= 1 and max(tokens) <= _MOST_TOKENS):
             raise InputError(
-                f"{path}, request {number}: {one.input_tokens:,} prompt tokens, {one.output_tokens:,} output tokens,"
-                f" sent at {(one.arrival_us - start) / 1e6:,g} s,"
-                f" first token after {one.ttft_us / 1e3:g} ms, last after {one.e2e_us / 1e3:g} ms",
+                f"{path}, request {number}: {request.input_tokens:,} prompt tokens,"
+                f" {request.output_tokens:,} output tokens, sent at {(request.arrival_us - start) / 1e6:,g} s,"
+                f" first token after {request.ttft_us / 1e3:g} ms, last after {request.e2e_us / 1e3:g} ms",
                 help=f"token counts are 1 to {_MOST_TOKENS:,}, 0 < time to first token <= end-to-end latency, and"
                 f" everything is within {_LONGEST_US / 1e6:,.0f} s",
             )
-    requests.sort(key=lambda one: one.arrival_us)
-    moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in requests)
+    requests.sort(key=lambda request: request.arrival_us)
+    moved = tuple(replace(request, arrival_us=request.arrival_us - start) for request in requests)
     return Recording(path, name, sha256(content).hexdigest(), moved, failed)
 
 
 def notes_of(recordings: Sequence[Recording | StepLog], durations_s: Sequence[float]) -> Iterator[str]:
     """Yield what is not in the figures: requests without an answer, and what comes after the last stage."""
-    for one in recordings:
-        if not isinstance(one, Recording):
+    for recording in recordings:
+        if not isinstance(recording, Recording):
             continue
-        if one.failed:
+        if recording.failed:
             yield (
-                f"{one.path}: {plural(one.failed, 'request')} of {len(one.requests) + one.failed:,} have no complete"
-                " answer: what they added to the load is not simulated"
+                f"{recording.path}: {plural(recording.failed, 'request')} of"
+                f" {len(recording.requests) + recording.failed:,} have no complete answer:"
+                " what they added to the load is not simulated"
             )
-        last_s, whole_s = one.requests[-1].arrival_us / 1e6, fsum(durations_s)
+        last_s, whole_s = recording.requests[-1].arrival_us / 1e6, fsum(durations_s)
         if durations_s and last_s > whole_s:
             yield (
-                f"{one.path}: requests were sent until {last_s:,.1f} s, the stages last {whole_s:,.1f} s: the last"
-                " stage has all that came later"
+                f"{recording.path}: requests were sent until {last_s:,.1f} s, the stages last {whole_s:,.1f} s:"
+                " the last stage has all that came later"
             )
 
 
@@ -279,18 +280,18 @@ def _guidellm(benchmarks: object, run: int | None = None) -> Iterator[Measured |
         raise TypeError(f"{chosen!r} is not a benchmark")
     requests = chosen["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
-    for one in groups.get("successful") or ():
-        if not isinstance(one, dict):
-            raise TypeError(f"{one!r} is not a request")
-        timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
-        starts = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
+    for request in groups.get("successful") or ():
+        if not isinstance(request, dict):
+            raise TypeError(f"{request!r} is not a request")
+        timing = request.get("info", {}).get("timings", {}) if isinstance(request.get("info"), dict) else {}
+        starts = [at for at in (request.get("start_time"), request.get("request_start_time")) if at is not None]
         start = starts[0] if starts else timing["request_start"]
         yield Measured(
             _number(start) * 1e6,
-            int(_number(one["prompt_tokens"])),
-            int(_number(one["output_tokens"])),
-            _number(one["time_to_first_token_ms"]) * 1e3,
-            _number(one["request_latency"]) * 1e6,
+            int(_number(request["prompt_tokens"])),
+            int(_number(request["output_tokens"])),
+            _number(request["time_to_first_token_ms"]) * 1e3,
+            _number(request["request_latency"]) * 1e6,
         )
     for name in ("errored", "incomplete"):
         for _ in groups.get(name) or ():
@@ -311,7 +312,7 @@ def _aiperf(path: Path, text: str) -> Iterator[Measured | None]:
             continue
         try:
             row: object = json.loads(line)
-            if not isinstance(row, dict) or not all(isinstance(row.get(one), dict) for one in ("metadata", "metrics")):
+            if not isinstance(row, dict) or not all(isinstance(row.get(key), dict) for key in ("metadata", "metrics")):
                 raise TypeError("it has no maps `metadata` and `metrics`")  # noqa: TRY301
             if row["metadata"].get("benchmark_phase", "profiling") == "profiling":
                 yield _aiperf_request(row)
@@ -529,7 +530,7 @@ _Row = tuple[float, int, int, int, int, float | None, float | None]
 
 
 def _logged(text: str) -> Iterator[_Row]:
-    one = (-1, "")
+    latest = (-1, "")
     """The latest iteration, and its engine."""
     for place, line in enumerate(text.splitlines(), 1):
         if "Iteration(" not in line:
@@ -539,11 +540,11 @@ def _logged(text: str) -> Iterator[_Row]:
             raise ValueError(f"not as vLLM writes iterations: {line.strip()[:120]}")
         engine, iteration, prefills, new, decodes, elapsed_ms, used = match.groups()
         process = _PROCESS.search(line)
-        before, one = one, (int(iteration), f"{process[1] if process else ''} engine {engine or 0}".strip())
-        if before[0] >= 0 and before[1] != one[1]:
-            raise ValueError(f"line {place} is of {one[1]}, those before are of {before[1]}: {_SPLIT}")
-        if one[0] <= before[0]:
-            raise ValueError(f"line {place} is iteration {one[0]}, after iteration {before[0]}: {_SPLIT}")
+        before, latest = latest, (int(iteration), f"{process[1] if process else ''} engine {engine or 0}".strip())
+        if before[0] >= 0 and before[1] != latest[1]:
+            raise ValueError(f"line {place} is of {latest[1]}, those before are of {before[1]}: {_SPLIT}")
+        if latest[0] <= before[0]:
+            raise ValueError(f"line {place} is iteration {latest[0]}, after iteration {before[0]}: {_SPLIT}")
         if "(dummy)" in line:
             continue
         share = None if used is None else float(used) / 100.0

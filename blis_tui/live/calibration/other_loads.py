@@ -149,7 +149,7 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
     others = [means(with_latency(experiment, plugin_config)) for plugin_config in draws]
     errors = {}
     for metric, value in aim.items():
-        off = [log(one[metric] / value) ** 2 for one in others if metric in one]
+        off = [log(predicted[metric] / value) ** 2 for predicted in others if metric in predicted]
         errors[metric] = exp(_WITHIN * sqrt(_CHANCE**2 + fsum(off) / max(1, len(off)))) - 1.0
     return errors
 

@@ -100,26 +100,26 @@ def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], N
     require_extra()
     from blis_tui.live.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
 
-    for one in data:
-        require_one_instance(one.experiment)
+    for measured_run in data:
+        require_one_instance(measured_run.experiment)
     own = data[0].experiment.pools[0].latency.kind
     kind = kind or (own if own in BASES else BASES[0])
     before = compared(data)
-    eager = any(without_graphs(one.experiment.pools[0].engine) for one in data)
-    data = [_with_all_in_coefficients(one) for one in data]
+    eager = any(without_graphs(run.experiment.pools[0].engine) for run in data)
+    data = [_with_all_in_coefficients(run) for run in data]
     fitted = fit(data, kind, progress=progress)
-    if not any(one.told in ("measured", "roughly", "averaged") for one in fitted.found):
+    if not any(coefficient.told in ("measured", "roughly", "averaged") for coefficient in fitted.found):
         raise InputError(
             "these measurements determine no coefficient", help="record more requests, under several loads"
         )
     runs = compared(data, fitted.latency, fitted.gap_us)
-    of_means = any(one.told == "averaged" for one in fitted.found)
+    of_means = any(coefficient.told == "averaged" for coefficient in fitted.found)
     if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):
         fitted, runs = _kept(fitted, data), before
     others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
         progress(f"without recording {number + 1} of {len(data)}")
-        rest = [one for at, one in enumerate(data) if at != number]
+        rest = [other for at, other in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
         others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
     launched = [_LAUNCHED] if eager and not fitted.kept else []
@@ -134,20 +134,20 @@ def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], N
     return Calibrated(fitted, before, runs, others, document_text(fitted, data, errors))
 
 
-def _with_all_in_coefficients(one: Data) -> Data:
+def _with_all_in_coefficients(run: Data) -> Data:
     """Remove launch overheads, which measured steps, and so the coefficients, already include."""
-    (pool,) = one.experiment.pools
+    (pool,) = run.experiment.pools
     pool = replace(pool, engine=replace(pool.engine, enforce_eager=False, cudagraph_mode="FULL_AND_PIECEWISE"))
-    return replace(one, experiment=replace(one.experiment, pools=(pool,)))
+    return replace(run, experiment=replace(run.experiment, pools=(pool,)))
 
 
 def _elsewhere(fitted: Fit, data: Sequence[Data]) -> tuple[OtherLoadErrors, ...]:
     """Return the expected errors of a fit under loads besides the first measured one."""
-    for one in data:
-        if isinstance(one.recording, Recording):
-            lengths = [asked.input_tokens for asked in one.recording.requests]
-            loads = other_loads(one.experiment, sum(lengths) / len(lengths))
-            return expected_under(one.experiment, fitted.latency, fitted.draws, loads)
+    for run in data:
+        if isinstance(run.recording, Recording):
+            lengths = [asked.input_tokens for asked in run.recording.requests]
+            loads = other_loads(run.experiment, sum(lengths) / len(lengths))
+            return expected_under(run.experiment, fitted.latency, fitted.draws, loads)
     return ()
 
 
@@ -161,8 +161,8 @@ def _kept(fitted: Fit, data: Sequence[Data]) -> Fit:
 def _mixtures(data: Sequence[Data]) -> list[str]:
     """Return sentences on recordings that seem to come from several servers."""
     sentences = []
-    for number, one in enumerate(data):
-        if not isinstance(one.recording, StepLog) and (mixture := mixed(one.recording)) is not None:
+    for number, run in enumerate(data):
+        if not isinstance(run.recording, StepLog) and (mixture := mixed(run.recording)) is not None:
             sentences.append(f"{name_of(data, number)}: {mixture}")
     return sentences
 
@@ -232,8 +232,10 @@ def _two_groups(ratios: Sequence[float]) -> int | None:
     gaps = [(after - before, number + 1) for number, (before, after) in enumerate(pairwise(ratios))]
     _, split = max(gaps[least - 1 : count - least])
     low, high = ratios[:split], ratios[split:]
-    centre = [median(one) for one in (low, high)]
-    within = sqrt((fsum((one - centre[0]) ** 2 for one in low) + fsum((one - centre[1]) ** 2 for one in high)) / count)
+    centre = [median(group) for group in (low, high)]
+    within = sqrt(
+        (fsum((ratio - centre[0]) ** 2 for ratio in low) + fsum((ratio - centre[1]) ** 2 for ratio in high)) / count
+    )
     apart = centre[1] - centre[0]
     return split if apart > _APART * centre[0] and apart > _CLEAR * within else None
 
@@ -348,7 +350,11 @@ def as_table(
         lines += [*result.fit.statements, ""] if result.fit.statements else []
         if result.fit.elsewhere:
             lines += [EXPECTED, *(f"  {expected_text(errors)}" for errors in result.fit.elsewhere), ""]
-        lines += ["left as they were", *(f"  {one.name:20} {one.why}" for one in result.fit.left_out), ""]
+        lines += [
+            "left as they were",
+            *(f"  {coefficient.name:20} {coefficient.why}" for coefficient in result.fit.left_out),
+            "",
+        ]
     lines.append(_HEAD)
     for name, pairs in runs.items():
         lines.append(name)
@@ -372,10 +378,12 @@ def as_table(
 
 
 def _coefficients(result: Calibrated) -> list[str]:
-    lines, summed = [], {name for one in result.fit.sums for name in one.names}
-    for one in result.fit.found:
-        known = "" if one.name in summed else one.interval  # only the sum is known
-        lines.append(f"{one.name:20}{one.value:>10.4g}{known:>25}{one.base:>10.4g}  {one.words}")
+    lines, summed = [], {name for combined in result.fit.sums for name in combined.names}
+    for coefficient in result.fit.found:
+        known = "" if coefficient.name in summed else coefficient.interval  # only the sum is known
+        lines.append(
+            f"{coefficient.name:20}{coefficient.value:>10.4g}{known:>25}{coefficient.base:>10.4g}  {coefficient.words}"
+        )
     for whole in result.fit.sums:
         lines += [whole.text, f"{'':20}{whole.value:>10.4g}{whole.interval:>25}{whole.base:>10.4g}  {whole.words}"]
     return lines
@@ -412,13 +420,13 @@ def as_json(
         }
     }
     if expected:
-        document["step_time"] = {name: expected_data(*one) for name, one in expected.items()}
+        document["step_time"] = {name: expected_data(*pair) for name, pair in expected.items()}
     if result is not None:
         document["latency"] = {"kind": result.fit.latency.kind, **result.fit.latency.settings}
         document["kept"] = result.fit.kept
         document["level"] = LEVEL
-        document["found"] = [asdict(one) for one in result.fit.found]
-        document["sums"] = [{**asdict(one), "text": one.text} for one in result.fit.sums]
+        document["found"] = [asdict(coefficient) for coefficient in result.fit.found]
+        document["sums"] = [{**asdict(combined), "text": combined.text} for combined in result.fit.sums]
         document["statements"] = result.fit.statements
         document["expected_error_percent"] = [
             {
@@ -429,7 +437,7 @@ def as_json(
             for errors in result.fit.elsewhere
         ]
         document["before"] = {name: _plain(pairs) for name, pairs in result.before.items()}
-        document["left_out"] = {one.name: one.why for one in result.fit.left_out}
+        document["left_out"] = {coefficient.name: coefficient.why for coefficient in result.fit.left_out}
         document["leave_one_run_out"] = {name: _plain(pairs) for name, pairs in result.left_out_runs.items()}
     return to_json(document)
 

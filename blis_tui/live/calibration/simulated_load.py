@@ -137,17 +137,17 @@ class Pair:
 
     def values(self, metric: str) -> tuple[float, float] | None:
         """Return the measured and simulated value in milliseconds; None if the request has no such figure."""
-        one = self.measured
+        measured = self.measured
         if metric == "step":
             return None
         if metric == "ttft":
-            return one.ttft_us / 1e3, self.ttft_us / 1e3
+            return measured.ttft_us / 1e3, self.ttft_us / 1e3
         if metric == "e2e":
-            return one.e2e_us / 1e3, self.e2e_us / 1e3
-        gaps = one.output_tokens - 1
-        if not gaps or one.e2e_us <= one.ttft_us:
+            return measured.e2e_us / 1e3, self.e2e_us / 1e3
+        gaps = measured.output_tokens - 1
+        if not gaps or measured.e2e_us <= measured.ttft_us:
             return None
-        return (one.e2e_us - one.ttft_us) / gaps / 1e3, (self.e2e_us - self.ttft_us) / gaps / 1e3
+        return (measured.e2e_us - measured.ttft_us) / gaps / 1e3, (self.e2e_us - self.ttft_us) / gaps / 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +208,13 @@ def agreement(pairs: Pairs, metric: str) -> Agreement | None:
         measured_ms=measured,
         simulated_ms=simulated,
         bias=simulated / measured - 1.0,
-        mape=fsum(abs(other / one - 1.0) for one, other in values) / count,
+        mape=fsum(abs(of_simulation / of_server - 1.0) for of_server, of_simulation in values) / count,
         pearson_r=_pearson(values, measured, simulated),
     )
 
 
 def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -> float | None:
-    product = fsum((one - left) * (other - right) for one, other in values)
+    product = fsum((x - left) * (y - right) for x, y in values)
     squares = [fsum((both[side] - mean) ** 2 for both in values) for side, mean in ((0, left), (1, right))]
     if sqrt(squares[0] / len(values)) <= VARIATION * left:
         return None
@@ -280,20 +280,20 @@ def compared(data: Sequence[Data], latency: PluginConfig | None = None, gap_us: 
         InputError: no request of a recording completes in the simulation.
         PolicyError: an experiment has more than one instance.
     """
-    return {name_of(data, number): pairs_of(one, latency, gap_us) for number, one in enumerate(data)}
+    return {name_of(data, number): pairs_of(run, latency, gap_us) for number, run in enumerate(data)}
 
 
-def pairs_of(one: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pairs:
+def pairs_of(run: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pairs:
     """Return one recording with its predictions, as :func:`compared` does.
 
     Raises:
         InputError: no request of the recording completes in the simulation.
         PolicyError: the experiment has more than one instance.
     """
-    experiment = one.experiment if latency is None else with_latency(one.experiment, latency)
-    if isinstance(one.recording, StepLog):
-        return [replace(pair, step_us=max(1.0, pair.step_us - gap_us)) for pair in stepped(experiment, one.recording)]
-    return _beside(one.recording, simulate(experiment, one.recording, repeated=one.repeated))
+    experiment = run.experiment if latency is None else with_latency(run.experiment, latency)
+    if isinstance(run.recording, StepLog):
+        return [replace(pair, step_us=max(1.0, pair.step_us - gap_us)) for pair in stepped(experiment, run.recording)]
+    return _beside(run.recording, simulate(experiment, run.recording, repeated=run.repeated))
 
 
 def _beside(recording: Recording, report: Report) -> Pairs:
@@ -318,14 +318,14 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
     """
     runs: Runs = {}
     expected: dict[str, tuple[str, Expectation]] = {}
-    for number, one in enumerate(data):
-        name, pool = name_of(data, number), one.experiment.pools[0]  # the only pool; replay requires it
-        if isinstance(one.recording, StepLog):
-            known = expectation(one.experiment, pool, ObservedLoad(0.0)).without(WAIT_METRICS)
-            runs[name] = pairs_of(one, None)
+    for number, run in enumerate(data):
+        name, pool = name_of(data, number), run.experiment.pools[0]  # the only pool; replay requires it
+        if isinstance(run.recording, StepLog):
+            known = expectation(run.experiment, pool, ObservedLoad(0.0)).without(WAIT_METRICS)
+            runs[name] = pairs_of(run, None)
         else:
-            report = simulate(one.experiment, one.recording, repeated=one.repeated)
-            runs[name], (known,) = _beside(one.recording, report), report.expected_errors().values()
+            report = simulate(run.experiment, run.recording, repeated=run.repeated)
+            runs[name], (known,) = _beside(run.recording, report), report.expected_errors().values()
         expected[name] = (pool.latency.kind, known)
     return runs, expected
 
@@ -333,5 +333,5 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
 def name_of(data: Sequence[Data], number: int) -> str:
     """Return a recording's file name; its path if several have the same."""
     path = data[number].recording.path
-    alike = len([one for one in data if one.recording.path.name == path.name])
+    alike = len([run for run in data if run.recording.path.name == path.name])
     return path.name if alike == 1 else f"{path} ({number + 1})"

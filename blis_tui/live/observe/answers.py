@@ -220,7 +220,7 @@ class _Reader:
         if isinstance(reason := choice.get("finish_reason"), str):
             answer.finish_reason = brief(reason)
         ids = choice.get("token_ids")
-        if isinstance(ids, list) and all(type(one) is int and 0 <= one <= _LARGEST_TOKEN for one in ids):
+        if isinstance(ids, list) and all(type(token) is int and 0 <= token <= _LARGEST_TOKEN for token in ids):
             answer.tokens += ids
             self._chunks += bool(ids)
             self._with_ids += bool(ids)

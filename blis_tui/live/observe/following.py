@@ -243,20 +243,20 @@ class FollowingRecords:
 
 def _record(line: str) -> Mapping[str, Any]:
     """Parse a record. Raises ValueError if it is none, or one without what such records have."""
-    found = json.loads(line)
-    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+    record = json.loads(line)
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
         raise ValueError("it is no record, which names its kind")  # noqa: TRY004  (a file is wrong, not the caller)
-    kind = RECORD_KINDS.get(found["kind"])  # None: one of a plug-in
+    kind = RECORD_KINDS.get(record["kind"])  # None: one of a plug-in
     wanted = _OF_ALL if kind is None else {field.name: str(field.type) for field in fields(kind)}
     for name, annotation in wanted.items():
-        is_needed = name in found or kind is not None or name in ("event", "time_us")
+        is_needed = name in record or kind is not None or name in ("event", "time_us")
         if not is_needed or annotation not in _TYPES:
             continue
         known, noun = _TYPES[annotation]
-        if type(found.get(name)) is not known:
-            is_there = f"`{name}` is {brief(found[name])}" if name in found else f"`{name}` is missing"
+        if type(record.get(name)) is not known:
+            is_there = f"`{name}` is {brief(record[name])}" if name in record else f"`{name}` is missing"
             raise ValueError(f"{is_there}: {noun} is needed")
-    return found
+    return record
 
 
 _TYPES: Final = {"int": (int, "a whole number"), "str": (str, "a text"), "bool": (bool, "true or false")}

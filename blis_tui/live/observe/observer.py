@@ -306,7 +306,7 @@ class Observer:
             if self._stopped:
                 self._loading.cancel()
             done, _ = await asyncio.wait([self._loading, *watching], return_when=asyncio.FIRST_COMPLETED)
-            failed = next((one for one in done if one is not self._loading), None)
+            failed = next((finished for finished in done if finished is not self._loading), None)
             if failed is not None:
                 failed.result()
             with suppress(asyncio.CancelledError):

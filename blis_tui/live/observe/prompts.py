@@ -148,8 +148,8 @@ class Prompts:
 
     def _segment(self, name: str, tokens: int) -> list[int]:
         known = self._answer(name)[0]
-        found = known[len(known) - min(tokens, len(known)) :]
-        return found + self._drawn(name, tokens - len(found))
+        content = known[len(known) - min(tokens, len(known)) :]
+        return content + self._drawn(name, tokens - len(content))
 
     def _answer(self, name: str) -> tuple[list[int], str]:
         """Return an answer by the name of its segment, or of the segment without its reasoning."""

@@ -209,9 +209,9 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(element) for key, element in value.items()}
     finite = not isinstance(value, float) or isfinite(value)
     return value if value is None or (isinstance(value, str | int | float) and finite) else str(value)
 

@@ -289,7 +289,7 @@ class Target:
         if not self._found:
             loop = asyncio.get_running_loop()
             resolved = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            self._found = [one for one in resolved if one[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
+            self._found = [address for address in resolved if address[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
         return self._found
 
     def head(self, method: str, path: str, length: int) -> bytes:
@@ -316,7 +316,7 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
-        if any(one.isspace() or not one.isprintable() for one in url):
+        if any(character.isspace() or not character.isprintable() for character in url):
             raise ValueError("it has a space or another character that is not allowed in URLs")  # noqa: TRY301
         parts.path.encode("ascii")
     except ValueError as error:
@@ -326,7 +326,7 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
     if parts.username or parts.query or parts.fragment:
         raise InputError(f"{url!r}: give only host, port and path", help=hint)
     for name, value in headers.items():
-        if not (name + value).isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
+        if not (name + value).isascii() or any(character in name + value for character in "\r\n\0") or not name.strip():
             raise InputError(f"the header {name!r} cannot be sent")
         if name.strip().lower() in _OURS:
             raise InputError(f"the header {name!r} cannot be set", help="it is determined by what is sent")

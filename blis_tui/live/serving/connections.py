@@ -83,7 +83,7 @@ class Connections:
         """Close connections that have been idle for too long, until cancelled."""
         while True:
             since_s = asyncio.get_running_loop().time() - IDLE_S
-            for connection in [one for one in self._idle if one.idle_since_s <= since_s]:
+            for connection in [connection for connection in self._idle if connection.idle_since_s <= since_s]:
                 connection.close()
             await asyncio.sleep(min(IDLE_S / 4, 1.0))
 

@@ -294,4 +294,4 @@ class LiveSource(InteractiveSource):
 
     def state(self) -> tuple[object, ...]:
         """Return how many requests there were, and which are to come."""
-        return (self._produced_so_far, tuple((one.index, one.arrival_us) for one in self._given))
+        return (self._produced_so_far, tuple((request.index, request.arrival_us) for request in self._given))

@@ -32,8 +32,8 @@ class _Block:
 
     __slots__ = ("before", "hash", "tokens")
 
-    def __init__(self, one: int, before: int | None, tokens: Sequence[int]) -> None:
-        self.hash = one
+    def __init__(self, block_hash: int, before: int | None, tokens: Sequence[int]) -> None:
+        self.hash = block_hash
         self.before = before
         self.tokens = tokens
 
@@ -100,9 +100,9 @@ class KvPublisher:
             keys = cluster.instances[index].pool.prompts.shareable(request.content)
             known = self._blocks.setdefault(size, {})
             before: int | None = None
-            for place, (key, one) in enumerate(zip(keys, hashes, strict=False)):
-                known.setdefault(key, _Block(one, before, tokens[place * size : (place + 1) * size]))
-                before = one
+            for place, (key, block_hash) in enumerate(zip(keys, hashes, strict=False)):
+                known.setdefault(key, _Block(block_hash, before, tokens[place * size : (place + 1) * size]))
+                before = block_hash
 
     def publish(self, cluster: Cluster, time_s: float) -> None:
         """Publish changes of the caches since the last call."""
@@ -137,8 +137,8 @@ class KvPublisher:
         # content are published once.
         keys = [key for key in sorted(pool.visible_keys(now)) if key in known]
         visible = {known[key].hash: known[key] for key in keys}
-        gone = [one for one in publisher.visible if one not in visible]
-        fresh = [block for one, block in visible.items() if one not in publisher.visible]
+        gone = [block_hash for block_hash in publisher.visible if block_hash not in visible]
+        fresh = [block for block_hash, block in visible.items() if block_hash not in publisher.visible]
         publisher.visible = visible
         events: list[dict[str, object]] = []
         if gone and not visible:
@@ -153,7 +153,7 @@ class KvPublisher:
     def _forget(self, known: dict[int, _Block]) -> None:
         if len(known) <= 2 * _REMEMBERED:
             return
-        held = {one: None for publisher in self._publishers for one in publisher.visible}
+        held = {block_hash: None for publisher in self._publishers for block_hash in publisher.visible}
         for key in list(known)[:_REMEMBERED]:
             if known[key].hash not in held:
                 del known[key]

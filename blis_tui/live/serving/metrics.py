@@ -85,7 +85,7 @@ class Metrics:
             self.cut.discard(row.number)
             self._add(self._sums, self._first_tokens, row._replace(length_capped=capped))
         self._seen = len(log)
-        sums = [[one.copy() for one in of_instance] for of_instance in self._sums]
+        sums = [[summed.copy() for summed in of_instance] for of_instance in self._sums]
         first_tokens = [*self._first_tokens]
         for request in live:
             if request.instance >= 0:
@@ -95,17 +95,17 @@ class Metrics:
     def _add(self, sums: list[list[_Sum]], first_tokens: list[int], row: RequestNumbers) -> None:
         if row.instance < 0:
             return
-        for family, one in zip(FAMILIES, sums[row.instance], strict=True):
+        for family, summed in zip(FAMILIES, sums[row.instance], strict=True):
             values = family.of(row)
             if values is not None and (values[0] >= 0 or values[0] == AT_DEADLINE):
-                one.add(values[1], family.scale())
+                summed.add(values[1], family.scale())
         first_tokens[row.instance] += row.first_token_us >= 0 and row.output_tokens > 0
 
     # ---- text ----
 
     def _lines(self, cluster: Cluster, sums: list[list[_Sum]], first_tokens: list[int]) -> Iterator[str]:
         instances = cluster.instances
-        gaps = [gaps_of(one) for one in instances]
+        gaps = [gaps_of(instance) for instance in instances]
         for figure in INSTANCE_FIGURES:
             yield from about(figure.sample, figure.kind, figure.help)
             for instance in instances:
@@ -142,12 +142,12 @@ class Metrics:
             }
             yield _line("vllm:cache_config_info", labels, 1)
 
-    def _series(self, family: Family, instance: Instance, one: _Sum) -> Iterator[str]:
+    def _series(self, family: Family, instance: Instance, summed: _Sum) -> Iterator[str]:
         labels = {**self._labels(instance), **dict(family.labels)}
         if family.counts:
-            yield _line(f"{family.name}_total", labels, one.total)
+            yield _line(f"{family.name}_total", labels, summed.total)
         else:
-            yield from _histogram(family.name, labels, one.ends, one.counts, one.total / family.scale())
+            yield from _histogram(family.name, labels, summed.ends, summed.counts, summed.total / family.scale())
 
 
 def _row(request: Request, instance: Instance) -> RequestNumbers:

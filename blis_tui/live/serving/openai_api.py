@@ -110,7 +110,7 @@ def _prompt(document: Mapping[str, object], longest: int) -> Sequence[int]:
         prompt = prompt[0]
     if isinstance(prompt, str):
         tokens = encode(prompt, longest + 1)
-    elif isinstance(prompt, list) and all(type(one) is int and 0 <= one <= _LARGEST_TOKEN for one in prompt):
+    elif isinstance(prompt, list) and all(type(token) is int and 0 <= token <= _LARGEST_TOKEN for token in prompt):
         tokens = prompt
     else:
         raise RefusedError(400, "`prompt` must be one text, or one list of token ids", "prompt")

@@ -65,17 +65,17 @@ class Contents:
         """Add a request's content; equal prompts with different salts (adapters) share nothing."""
         hashes = self._hashes([*prompt, *answer], salt)
         shared: Segments = ()
-        for count, one in enumerate(hashes[: len(prompt) // self._size], 1):
-            known_segments = self._known.get(one)
+        for count, block_hash in enumerate(hashes[: len(prompt) // self._size], 1):
+            known_segments = self._known.get(block_hash)
             if known_segments is None:
                 break
-            self._known.move_to_end(one)
+            self._known.move_to_end(block_hash)
             shared = _head(known_segments, count * self._size)
         rest = len(prompt) - _length(shared)
         segments = (*shared, (name, rest)) if rest else shared
         whole = (*segments, (f"{name}/answer", len(answer))) if answer else segments
-        for one in hashes:
-            self._known.setdefault(one, whole)
+        for block_hash in hashes:
+            self._known.setdefault(block_hash, whole)
         while len(self._known) > _MOST_BLOCKS:
             self._known.popitem(last=False)
         return Content(segments, f"{name}/answer", hashes)

@@ -94,13 +94,20 @@ def _reuse(reuse: Reuse) -> str:
 def fit_text(fitted: Fitted) -> str:
     """Describe the quality of a fit: figures of trace and document, and what was chosen for each client."""
     figures = [("", "trace", "fitted", "KS")]
-    for name, one in fitted.agreement.items():
+    for name, agreement in fitted.agreement.items():
         write = _share if name == "prefix reuse" else number_text
-        figures.append((name, write(one.trace), write(one.fitted), "" if one.ks is None else f"{one.ks:.3f}"))
+        figures.append(
+            (
+                name,
+                write(agreement.trace),
+                write(agreement.fitted),
+                "" if agreement.ks is None else f"{agreement.ks:.3f}",
+            )
+        )
     clients = [("client", "requests", "arrivals", "prompts", "outputs")]
     for client in fitted.clients:
         chosen = (client.arrivals, client.input_tokens, client.output_tokens)
-        laws = [f"{one.kind} {one.ks:.3f}" for one in chosen]
+        laws = [f"{law.kind} {law.ks:.3f}" for law in chosen]
         clients.append((cut(client.id, 40), f"{client.requests:,}", laws[0], laws[1], laws[2]))
     lines = [*aligned(figures, range(1, 4), _GAP), "", *aligned(clients, {1}, _GAP)]
     return "\n".join(map(printable, [*lines, *(f"note: {note}" for note in fitted.notes)])) + "\n"
@@ -171,8 +178,8 @@ def _course(course: RequestsOverTime) -> str:
 def _histograms(prompts: Sequence[Bin], outputs: Sequence[Bin]) -> str:
     by_bin: dict[tuple[int, int], list[int]] = {}
     for side, bins in enumerate((prompts, outputs)):
-        for one in bins:
-            by_bin.setdefault((one.from_tokens, one.to_tokens), [0, 0])[side] = one.requests
+        for bucket in bins:
+            by_bin.setdefault((bucket.from_tokens, bucket.to_tokens), [0, 0])[side] = bucket.requests
     tops = [max(counts[side] for counts in by_bin.values()) for side in (0, 1)]
     lines = [f"{'tokens':>21}  {'prompts':<{_BAR + 9}}{'outputs'}"]
     for low, high in sorted(by_bin):
@@ -236,19 +243,19 @@ def _arrivals_svg(course: RequestsOverTime) -> str:
 
 
 def _bars(heading: str, bins: Sequence[Bin]) -> str:
-    top = max(one.requests for one in bins)
+    top = max(bucket.requests for bucket in bins)
     height = _ROW * (len(bins) + 1)
     parts = [
         f"<svg width='{_SVG_BAR + 190}' height='{height}' role='img' aria-label='{escape(heading)}'>",
         f"<text x='0' y='12'>{escape(heading)}</text>",
     ]
-    for number, one in enumerate(bins, 1):
+    for number, bucket in enumerate(bins, 1):
         y = number * _ROW
-        width = max(1.0, _SVG_BAR * one.requests / top) if one.requests else 0.0
+        width = max(1.0, _SVG_BAR * bucket.requests / top) if bucket.requests else 0.0
         parts.append(
-            f"<text x='110' y='{y + 12}' text-anchor='end'>{one.from_tokens:,} to {one.to_tokens:,}</text>"
+            f"<text x='110' y='{y + 12}' text-anchor='end'>{bucket.from_tokens:,} to {bucket.to_tokens:,}</text>"
             f"<rect x='118' y='{y + 2}' width='{width:.1f}' height='12'/>"
-            f"<text x='{124 + width:.0f}' y='{y + 12}'>{one.requests:,}</text>"
+            f"<text x='{124 + width:.0f}' y='{y + 12}'>{bucket.requests:,}</text>"
         )
     return "".join([*parts, "</svg>"])
 

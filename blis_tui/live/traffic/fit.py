@@ -111,7 +111,7 @@ class Fitted:
             "clients": [
                 {key: part for key, part in asdict(client).items() if part is not None} for client in self.clients
             ],
-            "agreement": {name: asdict(one) for name, one in self.agreement.items()},
+            "agreement": {name: asdict(agreement) for name, agreement in self.agreement.items()},
             "warnings": list(self.warnings),
             "notes": list(self.notes),
         }
@@ -471,9 +471,9 @@ def _remarks(clients: Sequence[FittedClient], agreement: dict[str, Agreement], d
 def agreement_lines(agreement: dict[str, Agreement]) -> dict[str, str]:
     """Describe each figure of the trace and of the fit."""
     return {
-        name: f"{_shown(name, one.trace)}, fitted {_shown(name, one.fitted)}"
-        + ("" if one.ks is None else f", distance {one.ks:.3f}")
-        for name, one in agreement.items()
+        name: f"{_shown(name, closeness.trace)}, fitted {_shown(name, closeness.fitted)}"
+        + ("" if closeness.ks is None else f", distance {closeness.ks:.3f}")
+        for name, closeness in agreement.items()
     }
 
 
@@ -503,8 +503,8 @@ def choose_gaps(arrivals_us: Sequence[float]) -> Chosen:
     n = len(gaps)
     mean, cv = scaled_total / (n * n), rounded(sqrt(scaled_variance) * n / scaled_total, 4)
     processes = list(_processes(gaps, mean, cv))
-    best = min(processes, key=lambda one: one.ks)
-    poisson = next((one for one in processes if one.kind == "poisson"), best)
+    best = min(processes, key=lambda process: process.ks)
+    poisson = next((process for process in processes if process.kind == "poisson"), best)
     return poisson if poisson.ks <= best.ks + _SIMPLER else best
 
 

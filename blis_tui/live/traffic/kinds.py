@@ -77,7 +77,7 @@ def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
     for names, prefix_of, losses in tries:
         groups = _grouped(ledger, names, prefix_of, left_out)
         if len(groups) <= _MOST or names is no_tenants:
-            notes += [one for one in losses if one != by_length or any(key[3] for key in groups)]
+            notes += [loss for loss in losses if loss != by_length or any(key[3] for key in groups)]
             break
     return Kinds(found=tuple(_named(groups)), notes=tuple(notes))
 
@@ -103,17 +103,17 @@ def _with_heads(ledger: Ledger) -> Callable[[int], Prefix | None]:
 
 def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
     """Group requests by the length of their prefix hit, in bands; each band gets a prefix of its mean length."""
-    found = ledger.found_tokens
-    hits = sorted((row for row in range(len(ledger)) if found[row]), key=found.__getitem__)
+    cached = ledger.found_tokens
+    hits = sorted((row for row in range(len(ledger)) if cached[row]), key=cached.__getitem__)
     bands: list[list[int]] = []
     for row in hits:
-        if not bands or (found[row] > _WIDEST * found[bands[-1][0]] and len(bands[-1]) * _LEAST >= len(hits)):
+        if not bands or (cached[row] > _WIDEST * cached[bands[-1][0]] and len(bands[-1]) * _LEAST >= len(hits)):
             bands.append([])
         bands[-1].append(row)
     prefixes: dict[int, Prefix] = {}
     size = ledger.block_size_tokens
     for number, rows in enumerate(bands, 1):
-        total = whole_sum([found[row] for row in rows])
+        total = whole_sum([cached[row] for row in rows])
         blocks = (2 * total + size * len(rows)) // (2 * size * len(rows))
         prefixes.update(dict.fromkeys(rows, Prefix(group=f"shared-{number}", tokens=blocks * size)))
     return prefixes.get
@@ -188,14 +188,14 @@ class SessionGroup:
             before = NO_MEDIA
             for row in session:
                 there = ledger.media.get(row, NO_MEDIA)
-                media.append(Media(*(max(0, one - other) for one, other in zip(there, before, strict=True))))
+                media.append(Media(*(max(0, tokens - earlier) for tokens, earlier in zip(there, before, strict=True))))
                 before = there if self.history else NO_MEDIA
         return media
 
     def gaps_ms(self, ledger: Ledger, *, answered: bool) -> list[int]:
         """Return the times from each request, or from its answer, to the next one of its session; at least 1."""
         gaps = []
-        for before, row in ((one, two) for session in self.sessions for one, two in pairwise(session)):
+        for before, row in ((former, latter) for session in self.sessions for former, latter in pairwise(session)):
             since = ledger.arrival_us[before] + (max(0, ledger.e2e_us[before]) if answered else 0)
             gaps.append(max(1, (ledger.arrival_us[row] - since) // 1000))
         return gaps
@@ -203,8 +203,10 @@ class SessionGroup:
     def answered(self, ledger: Ledger) -> bool:
         """Whether answer times are known, and fewer than half of the answers came after the next request."""
         pairs = [pair for session in self.sessions for pair in pairwise(session)]
-        known = [ledger.e2e_us[one] >= 0 for one, _ in pairs]
-        late = [ledger.arrival_us[two] < ledger.arrival_us[one] + ledger.e2e_us[one] for one, two in pairs]
+        known = [ledger.e2e_us[former] >= 0 for former, _ in pairs]
+        late = [
+            ledger.arrival_us[latter] < ledger.arrival_us[former] + ledger.e2e_us[former] for former, latter in pairs
+        ]
         return bool(pairs) and all(known) and _HALF * late.count(True) < len(late)
 
 
@@ -214,11 +216,11 @@ def group_sessions(ledger: Ledger) -> list[SessionGroup]:
     for row, code in enumerate(ledger.sessions.rows):
         if name := ledger.sessions.values[code]:
             rows.setdefault(name, []).append(row)
-    sessions = [one for one in rows.values() if len(one) > 1]
+    sessions = [turns for turns in rows.values() if len(turns) > 1]
     if not sessions:
         return []
     sessions = list(rows.values())
-    heads = [ledger.heads.values[ledger.heads.rows[one[0]]][:1] for one in sessions]
+    heads = [ledger.heads.values[ledger.heads.rows[turns[0]]][:1] for turns in sessions]
     groups: dict[tuple[str, str, str, Prefix | None], list[list[int]]] = {}
     for session, head in zip(sessions, heads, strict=True):
         shared = bool(head) and heads.count(head) > 1
@@ -320,7 +322,7 @@ def reasoning_and_media_of(
     probability: dict[str, float] = {}
     tokens: dict[str, Chosen] = {}
     for at, name in enumerate(_MODALITIES):
-        there = [one[at] for one in every if one[at] > 0]
+        there = [counts[at] for counts in every if counts[at] > 0]
         if there:
             probability[name] = round(len(there) / len(rows), 6)
             tokens[name] = choose(there)
@@ -407,17 +409,17 @@ def distance(ordered: Sequence[int], cdf: Callable[[int], float]) -> float:
     return worst
 
 
-def distance_of_samples(one: Sequence[int], other: Sequence[int]) -> float:
+def distance_of_samples(left: Sequence[int], right: Sequence[int]) -> float:
     """Return the Kolmogorov-Smirnov distance between two samples, in ascending order."""
     i = j = 0
     worst = 0.0
-    while i < len(one) and j < len(other):
-        value = min(one[i], other[j])
-        while i < len(one) and one[i] == value:
+    while i < len(left) and j < len(right):
+        value = min(left[i], right[j])
+        while i < len(left) and left[i] == value:
             i += 1
-        while j < len(other) and other[j] == value:
+        while j < len(right) and right[j] == value:
             j += 1
-        worst = max(worst, abs(i / len(one) - j / len(other)))
+        worst = max(worst, abs(i / len(left) - j / len(right)))
     return worst
 
 
@@ -466,7 +468,7 @@ def choose(values: Sequence[int]) -> Chosen:
     ordered = sorted(min(value, LARGEST) for value in values)
     if ordered[0] == ordered[-1]:
         return Chosen(data={"kind": "constant", "value": ordered[0]}, ks=0.0)
-    best = min(_formulas(ordered), key=lambda one: one.ks)
+    best = min(_formulas(ordered), key=lambda law: law.ks)
     return best if best.ks <= max(_GOOD, by_chance(len(ordered))) else table(ordered)
 
 

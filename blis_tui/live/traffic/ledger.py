@@ -168,16 +168,16 @@ class InfiniteCache:
         if not segments and not request.content:
             return 0
         root = self._models.setdefault(model, {})  # models share nothing
-        found, place = _found(root, segments)
+        matched, place = _found(root, segments)
         while session and 0 < place < len(segments):
             if self._answers.get((model, session, segments[:place])) != segments[place][1]:
                 break
             _add(root, segments[: place + 1])
-            found, place = _found(root, segments)
+            matched, place = _found(root, segments)
         _add(root, request.content)
         if session and request.content == segments and sum(tokens for _, tokens in segments) == request.input_tokens:
             self._answers[model, session, segments] = request.output_tokens
-        return found // self._block * self._block
+        return matched // self._block * self._block
 
 
 def _add(branches: dict[str, _Branch], segments: Segments) -> None:
@@ -192,14 +192,14 @@ def _add(branches: dict[str, _Branch], segments: Segments) -> None:
 
 def _found(branches: dict[str, _Branch], segments: Segments) -> tuple[int, int]:
     """Return the number of tokens of a prompt's head that are in the cache, and that of its segments before them."""
-    found = 0
+    matched = 0
     for place, (name, tokens) in enumerate(segments):
         branch = branches.get(name)
         if branch is None:
-            return found, place
-        found += min(tokens, branch.longest)
+            return matched, place
+        matched += min(tokens, branch.longest)
         following = branch.next.get(tokens)
         if following is None:
-            return found, place
+            return matched, place
         branches = following
-    return found, len(segments)
+    return matched, len(segments)

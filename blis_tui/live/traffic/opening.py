@@ -198,8 +198,8 @@ def _locate(named: str, choice: Choice) -> tuple[Path, str]:
     path = Path(named)
     if not is_path(named) and not path.is_file():
         for kind in ("Workload", "Experiment"):
-            if (found := find(kind, named, Path.cwd())) is not None:
-                return found, kind
+            if (named_file := find(kind, named, Path.cwd())) is not None:
+                return named_file, kind
         known = {*names("Workload", Path.cwd()), *names("Experiment", Path.cwd())}
         hint = None if path.suffix else suggestion(named, known, otherwise="known names are")
         raise InputError(f"there is no file, workload or experiment named `{named}`", help=hint)
@@ -367,7 +367,7 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
         return (f"Made by blis-tui {__version__} from {requests:,} requests of `{traffic.name}`, seed {traffic.seed}.",)
     name = Path(trace.path).name
     made = (f"Made by blis-tui {__version__} from {requests:,} requests of {name}, sha256", f"{trace.sha256}.")
-    return (*made, *(f"Left out: {one}." for one in traffic.left_out))
+    return (*made, *(f"Left out: {loss}." for loss in traffic.left_out))
 
 
 # Detection of trace formats by words that occur only in the files of one tool.
@@ -404,7 +404,7 @@ def format_of(path: Path, plugins: Registry) -> str:
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     line = head if start in (b"{", b"[") else head.partition(b"\n")[0]
     for name, begins, words in _WORDS:
-        fits = start in [bytes([one]) for one in begins] if begins else start.isalpha()
+        fits = start in [bytes([byte]) for byte in begins] if begins else start.isalpha()
         if fits and name in known and any(word in line for word in words):
             return name
     return DEFAULT_FORMAT

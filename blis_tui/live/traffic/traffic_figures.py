@@ -274,16 +274,16 @@ def _peak(arrivals_us: Sequence[int], window_us: int) -> Peak:
 
 def _reuse(ledger: Ledger) -> Reuse:
     size = ledger.block_size_tokens
-    tokens, found = whole_sum(ledger.input_tokens), whole_sum(ledger.found_tokens)
+    tokens, reused = whole_sum(ledger.input_tokens), whole_sum(ledger.found_tokens)
     blocks = whole_sum([-(-prompt // size) for prompt in ledger.input_tokens])
     return Reuse(
         recorded=ledger.prefixes_known,
         block_size_tokens=size,
-        found_tokens=found,
-        tokens_share=found / tokens if tokens else 0.0,
-        found_blocks=found // size,
+        found_tokens=reused,
+        tokens_share=reused / tokens if tokens else 0.0,
+        found_blocks=reused // size,
         blocks=blocks,
-        blocks_share=found / size / blocks if blocks else 0.0,
+        blocks_share=reused / size / blocks if blocks else 0.0,
     )
 
 
@@ -321,7 +321,7 @@ def _groups(ledger: Ledger, grouping: str) -> dict[str, Group]:
 def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:
     prompts = whole_sum([ledger.input_tokens[row] for row in rows])
     outputs = whole_sum([ledger.output_tokens[row] for row in rows])
-    found = whole_sum([ledger.found_tokens[row] for row in rows])
+    reused = whole_sum([ledger.found_tokens[row] for row in rows])
     return Group(
         requests=len(rows),
         share=len(rows) / len(ledger),
@@ -329,7 +329,7 @@ def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:
         gap_cv=gap_cv([ledger.arrival_us[row] for row in rows]),
         input_mean=prompts / len(rows),
         output_mean=outputs / len(rows),
-        reuse_tokens_share=found / prompts if prompts else 0.0,
+        reuse_tokens_share=reused / prompts if prompts else 0.0,
     )
 
 

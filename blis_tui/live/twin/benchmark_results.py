@@ -44,10 +44,10 @@ def compare_results(path: Path, experiment: Experiment, name: str, run: int | No
     return replace(twin, notes=(*twin.notes, note))
 
 
-def _observed(number: int, one: measured.Measured) -> Observed:
-    sent_us = round(one.arrival_us)
-    first_us, last_us = sent_us + round(one.ttft_us), sent_us + round(one.e2e_us)
-    chunks = ((first_us, 1), (last_us, one.output_tokens - 1)) if one.output_tokens > 1 else ((first_us, 1),)
+def _observed(number: int, request: measured.Measured) -> Observed:
+    sent_us = round(request.arrival_us)
+    first_us, last_us = sent_us + round(request.ttft_us), sent_us + round(request.e2e_us)
+    chunks = ((first_us, 1), (last_us, request.output_tokens - 1)) if request.output_tokens > 1 else ((first_us, 1),)
     return Observed(
         request_id=f"request_{number}",
         index=number,
@@ -55,9 +55,9 @@ def _observed(number: int, one: measured.Measured) -> Observed:
         sent_us=sent_us,
         done_us=last_us,
         outcome=COMPLETED,
-        input_tokens=one.input_tokens,
-        output_tokens=one.output_tokens,
+        input_tokens=request.input_tokens,
+        output_tokens=request.output_tokens,
         chunks=chunks,
-        completion_tokens=one.output_tokens,
-        segments=((one.prefix_group, one.prefix_tokens),) if one.prefix_group else (),
+        completion_tokens=request.output_tokens,
+        segments=((request.prefix_group, request.prefix_tokens),) if request.prefix_group else (),
     )

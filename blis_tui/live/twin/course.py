@@ -203,7 +203,7 @@ def of_simulation(name: str, run: Simulated) -> TwinTimeSeries:
         ended = times[-1] if done and times else row.deadline_us or row.arrival_us
         counts = tuple(count for _, count in tokens)
         lives[row.request_id] = ServedLife(row.request_id, row.arrival_us, times, counts, ended, done)
-    ordered = dict(sorted(lives.items(), key=lambda one: (one[1].sent_us, one[0])))
+    ordered = dict(sorted(lives.items(), key=lambda entry: (entry[1].sent_us, entry[0])))
     begins = tuple(step.time_us for step in run.steps)
     steps = _Steps(begins, run.batches, tuple(float(step.duration_us) for step in run.steps))
     return _course(name, ordered, levels_of_simulation(run), steps)
@@ -267,7 +267,7 @@ def stretches(
     """Return equal intervals from 0 to the last answer of either side; empty if nothing was answered."""
     ends = [pair.sent_us + round(max(pair.left["e2e"], pair.right["e2e"])) for pair in pairs]
     end_us = max(ends, default=0)
-    found = []
+    parts = []
     for number in range(count if ends else 0):
         from_us, until_us = number * end_us // count, (number + 1) * end_us // count
         sent = [pair for pair in pairs if max(pair.sent_us, 0) in range(from_us, until_us)]
@@ -276,11 +276,11 @@ def stretches(
                 **{name: _at(levels.get(name), until_us) for name in LEVELS},
                 **{name: _mean_ms([pair[name] for pair in latencies if name in pair]) for name in LATENCIES},
             }
-            for levels, latencies in ((left, [one.left for one in sent]), (right, [one.right for one in sent]))
+            for levels, latencies in ((left, [pair.left for pair in sent]), (right, [pair.right for pair in sent]))
         )
-        one, other = sides
-        found.append(Stretch(until_us=until_us, requests=len(sent), left=one, right=other))
-    return found
+        of_left, of_right = sides
+        parts.append(Stretch(until_us=until_us, requests=len(sent), left=of_left, right=of_right))
+    return parts
 
 
 def _at(levels: Levels | None, time_us: int) -> float | None:
@@ -356,7 +356,7 @@ def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
         left=_spread(left),
         right=_spread(right),
         bias=fsum(right) / fsum(left) - 1.0,
-        mape=fsum(abs(other / one - 1.0) for one, other in values) / count,
+        mape=fsum(abs(simulated_ms / recorded_ms - 1.0) for recorded_ms, simulated_ms in values) / count,
         r=correlation(left, right),
     )
 
@@ -377,6 +377,6 @@ def correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
     if count < 2:
         return None
     means = fsum(left) / count, fsum(right) / count
-    product = fsum((one - means[0]) * (other - means[1]) for one, other in zip(left, right, strict=True))
+    product = fsum((x - means[0]) * (y - means[1]) for x, y in zip(left, right, strict=True))
     squares = [fsum((value - mean) ** 2 for value in row) for row, mean in zip((left, right), means, strict=True)]
     return product / sqrt(squares[0] * squares[1]) if all(squares) else None

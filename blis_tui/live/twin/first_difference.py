@@ -194,23 +194,23 @@ class _Difference:
     def _token_limit(self) -> str | None:
         """Return the token limit of a step that the server's log shows; None = none."""
         steps, step = self._pace.steps, self._pace.steps[self._number]
-        most = max(_tokens(one) for one in steps)
-        if _tokens(step) == most and _often(_tokens(one) == most for one in steps):
+        most = max(_tokens(other) for other in steps)
+        if _tokens(step) == most and _often(_tokens(other) == most for other in steps):
             return f"the server never had more than {plural(most, 'token')} in a step (max_num_batched_tokens)"
         return None
 
     def _limit(self, row: Observed | None) -> str | None:
         """Return the limit that kept the server from scheduling a request, if its log shows one; None = none."""
         steps, step = self._pace.steps, self._pace.steps[self._number]
-        size = max(one.requests for one in steps)
-        if step.requests == size and _often(one.requests == size for one in steps):
+        size = max(other.requests for other in steps)
+        if step.requests == size and _often(other.requests == size for other in steps):
             return f"the server never had more than {plural(size, 'request')} in a step (max_num_seqs)"
         if (budget := self._token_limit()) is not None:
             return budget
         server = self._recording.server
         # Requests that ended in the step were still present when it was planned.
         shares = [
-            one.kv_share for one in steps[max(0, self._number - 1) : self._number + 1] if one.kv_share is not None
+            near.kv_share for near in steps[max(0, self._number - 1) : self._number + 1] if near.kv_share is not None
         ]
         if row is None or not shares or server.kv_blocks is None or server.block_size_tokens is None:
             return None
@@ -322,7 +322,7 @@ def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None
             differing.append((row.sent_us + min(row.ttft_us, other.ttft_us), row, by_us))
     if not differing:
         return None
-    time_us, row, by_us = min(differing, key=lambda one: one[0])
+    time_us, row, by_us = min(differing, key=lambda entry: entry[0])
     word = "later" if by_us > 0 else "earlier"
     return BatchDivergence(
         step=None,

@@ -128,11 +128,11 @@ def _busy_after(ends: Sequence[int], answered: Sequence[Observed]) -> list[bool]
         if first < last:
             change[first] = change.get(first, 0) + 1
             change[last] = change.get(last, 0) - 1
-    found, there = [], 0
+    busy, there = [], 0
     for number in range(len(ends)):
         there += change.get(number, 0)
-        found.append(there > 0)
-    return found
+        busy.append(there > 0)
+    return busy
 
 
 def _even(steps: tuple[Step, ...], answered: Sequence[Observed]) -> Pace:
@@ -220,8 +220,8 @@ def _slowness(pace: Pace, begin: int, fitted: Fitted) -> float:
 
 
 def _fitted_us(step: Step, fitted: Fitted) -> float:
-    one, prefill, decodes = _row(step)
-    return fitted.step_us * one + fitted.prefill_token_us * prefill + fitted.decode_us * decodes
+    steps, prefill, decodes = _row(step)
+    return fitted.step_us * steps + fitted.prefill_token_us * prefill + fitted.decode_us * decodes
 
 
 def _half(number: int) -> int:

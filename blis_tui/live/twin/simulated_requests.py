@@ -110,7 +110,7 @@ def _table_of(recording: Recording) -> Path:
 
 def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: int = 0) -> Experiment:
     """Return the experiment with measured steps instead of its step-time model."""
-    durations = tuple(float(one) for one in durations_us)
+    durations = tuple(float(duration) for duration in durations_us)
     settings: dict[str, Setting] = {"durations_us": durations, "queue_us": float(queue_us)}
     return with_latency(experiment, PluginConfig(kind=RECORDED, settings=settings))
 

@@ -303,8 +303,8 @@ def _of_lists(root: _Node) -> dict[str, dict[str, float]]:
         samples["e2e"].append(first_ms + whole_ms)
     ordered = {name: sorted(sample) for name, sample in samples.items() if sample}
     return {
-        name: {"mean": fsum(found) / len(found), **{f"p{at}": percentile(found, at) for at in (50, 90, 95, 99)}}
-        for name, found in ordered.items()
+        name: {"mean": fsum(values) / len(values), **{f"p{at}": percentile(values, at) for at in (50, 90, 95, 99)}}
+        for name, values in ordered.items()
     }
 
 
@@ -343,7 +343,7 @@ def _guidellm(root: _Node, path: Path, run: str) -> Summary:
     names["e2e"] = ("request_latency", 1e3)
     latency = _weighted({to: _succeeded(metrics, name, factor) for to, (name, factor) in names.items()})
     places = (("config", "strategy"), ("scheduler", "strategy"), ("args", "strategy"))
-    strategy = next((found for place in places if (found := root.map(*place)) is not None), _Node({}))
+    strategy = next((below for place in places if (below := root.map(*place)) is not None), _Node({}))
     kind = strategy.text("type_")
     totals = metrics.map("request_totals") or root.map("total_count") or _Node({})
     counts = [totals.count(name) for name in ("errored", "incomplete")]
@@ -513,7 +513,7 @@ def read_summary(path: Path, run: int | None = None) -> Summary | None:
     if not runs or (chosen := _chosen(path, runs, run)) is None:
         return None
     number, line, node = chosen
-    form = next((one for one in FORMATS if one.fits(node.data)), None)
+    form = next((candidate for candidate in FORMATS if candidate.fits(node.data)), None)
     if form is None:
         return None
     try:
@@ -528,7 +528,7 @@ def read_summary(path: Path, run: int | None = None) -> Summary | None:
 def _chosen(path: Path, runs: Sequence[tuple[int, int, _Node]], run: int | None) -> tuple[int, int, _Node] | None:
     """Return the run that is asked for; None = the only one has single requests."""
     if run is None and len(runs) > 1:
-        if not any(one.fits(node.data) for one in FORMATS for _, _, node in runs):
+        if not any(form.fits(node.data) for form in FORMATS for _, _, node in runs):
             return None
         raise InputError(f"{path} holds {plural(len(runs), 'run')}", help=f"choose one: --run 1 to --run {len(runs)}")
     if run is not None and run > len(runs):
@@ -540,8 +540,8 @@ def _runs(path: Path, text: str) -> Iterator[tuple[int, int, _Node]]:
     """Iterate over the runs of a file: their numbers, the lines of those that have one each (otherwise 0), and maps."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) > 1 and lines[0][1].startswith("{") and lines[0][1].rstrip().endswith("}"):
-        for number, (line, one) in enumerate(lines, 1):
-            value = _json(one)
+        for number, (line, content) in enumerate(lines, 1):
+            value = _json(content)
             if not isinstance(value, dict) or "metadata" in value:  # single requests
                 return
             yield number, line, _Node(value)

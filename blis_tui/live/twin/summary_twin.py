@@ -226,12 +226,12 @@ def _load_figures(summary: Summary, report: Report) -> list[Figure]:
 
 def _figures(summary: Summary, report: Report) -> list[Figure]:
     figures = []
-    for latency, found in summary.latency_ms.items():
+    for latency, percentiles in summary.latency_ms.items():
         simulated = getattr(report.latency, f"{latency}_ms")
         for name in _FIGURES:
             value: float | None = getattr(simulated, name)
-            if name in found and value is not None:
-                figures.append(Figure(f"{_NAMES[latency]} {name}", "ms", found[name], value))
+            if name in percentiles and value is not None:
+                figures.append(Figure(f"{_NAMES[latency]} {name}", "ms", percentiles[name], value))
     rates = (
         ("request throughput", "requests/s", summary.requests_per_s, report.throughput.requests_per_s),
         ("output throughput", "tokens/s", summary.output_tokens_per_s, report.throughput.output_tokens_per_s),

@@ -204,9 +204,9 @@ def _compared(left: TwinSide, right: TwinSide, parting: BatchDivergence | None =
         for name in common
     ]
     seen = {
-        name: _series_agreement(one, other)
-        for name, one, other in (("running", left.running, right.running), ("KV in use", left.kv, right.kv))
-        if one and other
+        name: _series_agreement(of_left, of_right)
+        for name, of_left, of_right in (("running", left.running, right.running), ("KV in use", left.kv, right.kv))
+        if of_left and of_right
     }
     return Twin(
         left=left,
@@ -222,7 +222,7 @@ def _compared(left: TwinSide, right: TwinSide, parting: BatchDivergence | None =
 
 
 def _errors(pairs: Sequence[Pair]) -> dict[str, Agreement]:
-    return {metric: found for metric in METRICS if (found := agreement(pairs, metric)) is not None}
+    return {metric: agreed for metric in METRICS if (agreed := agreement(pairs, metric)) is not None}
 
 
 def _batches(left: TwinSide, right: TwinSide) -> Batches | None:
@@ -238,9 +238,9 @@ def _batches(left: TwinSide, right: TwinSide) -> Batches | None:
 
 def _series_agreement(left: Sequence[tuple[int, float]], right: Sequence[tuple[int, float]]) -> SeriesAgreement:
     times = [time_us for time_us, _ in left if time_us >= 0]
-    one, other = at(left, times), at(right, times)
+    of_left, of_right = at(left, times), at(right, times)
     count = max(len(times), 1)
-    return SeriesAgreement(left=_sum(one) / count, right=_sum(other) / count, r=correlation(one, other))
+    return SeriesAgreement(left=_sum(of_left) / count, right=_sum(of_right) / count, r=correlation(of_left, of_right))
 
 
 def _sum(values: Sequence[float]) -> float:
@@ -341,11 +341,11 @@ def _limit(recording: Recording) -> int | None:
     """
     samples = [scrape.values for scrape in recording.scrapes if all(name in scrape.values for name in GAUGES)]
     running, waiting, kv = GAUGES
-    most = max((one[running] for one in samples), default=0.0)
-    kept = [one for one in samples if one[waiting] > 0]
-    full = [one for one in kept if one[running] == most]
+    most = max((sample[running] for sample in samples), default=0.0)
+    kept = [sample for sample in samples if sample[waiting] > 0]
+    full = [sample for sample in kept if sample[running] == most]
     many = len(full) >= _LOOKS and len(full) >= _NEARLY_ALWAYS * len(kept)
-    if not many or recording.server.engines not in (None, 1) or max(one[kv] for one in kept) > _ROOM:
+    if not many or recording.server.engines not in (None, 1) or max(sample[kv] for sample in kept) > _ROOM:
         return None
     return int(most)
 
@@ -390,7 +390,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> TwinSide:
         counts = {"steps": len(pace.steps), **counts}
     return TwinSide(
         name=str(recording.folder),
-        latencies={row.request_id: found for row in recording.requests if (found := observed(row))},
+        latencies={row.request_id: latencies for row in recording.requests if (latencies := observed(row))},
         sent_us={row.request_id: row.sent_us for row in recording.requests},
         batches=None if pace is None else [batch_of(step) for step in pace.steps],
         step_us=None if pace is None else fsum(pace.periods_us) / len(pace.steps),
@@ -411,8 +411,8 @@ def of_simulation(name: str, run: Simulated) -> TwinSide:
     busy = [period for step, period in zip(run.steps, periods, strict=False) if step.next_step_us >= 0]
     return TwinSide(
         name=name,
-        latencies={one: found for one, row in run.rows.items() if (found := simulated(row))},
-        sent_us={one: row.arrival_us for one, row in run.rows.items()},
+        latencies={request_id: latencies for request_id, row in run.rows.items() if (latencies := simulated(row))},
+        sent_us={request_id: row.arrival_us for request_id, row in run.rows.items()},
         batches=run.batches,
         step_us=fsum(busy) / len(busy) if busy else None,
         counts={

@@ -145,11 +145,11 @@ def _halves(twin: Twin) -> list[str]:
     rows = [(f"every {BLOCK_STEPS} steps told by those between", *_NAMES.values())]
     rows.append(("  at one speed", *_mapes(halves.steady)))
     rows.append(("  at the speed of the steps beside", *_mapes(halves.drifting)))
-    return [*aligned(rows, range(1, 4), _GAP), *(f"  {_law(one)}" for one in halves.fitted)]
+    return [*aligned(rows, range(1, 4), _GAP), *(f"  {_law(law)}" for law in halves.fitted)]
 
 
-def _law(one: Fitted) -> str:
-    return f"{one.step_us:,.0f} + {one.prefill_token_us:,.1f}/prefill token + {one.decode_us:,.0f}/decode us"
+def _law(law: Fitted) -> str:
+    return f"{law.step_us:,.0f} + {law.prefill_token_us:,.1f}/prefill token + {law.decode_us:,.0f}/decode us"
 
 
 # A twin as plain data, and its requests as a table.

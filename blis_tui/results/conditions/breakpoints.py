@@ -135,13 +135,13 @@ class RecordMatch:
         return _EveryEvent(find_kind)
 
     def _find(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
-        found = [record for record in records if self.fits(record)]
-        if not found:
+        fitting = [record for record in records if self.fits(record)]
+        if not fitting:
             return ""
-        first = found[0]
+        first = fitting[0]
         if self.request and isinstance(first, StepFinished):
             return f"{self.request} took part in step {first.step:,} of instance {first.instance}"
-        more = f" (and {len(found) - 1} more)" if self.kind and len(found) > 1 else ""
+        more = f" (and {len(fitting) - 1} more)" if self.kind and len(fitting) > 1 else ""
         return sentence(first) + more
 
     def fits(self, record: Record) -> bool:
@@ -365,8 +365,8 @@ class Watch:
     """
 
     def __init__(self, breakpoints: Iterable[Breakpoint]) -> None:
-        self._probes = tuple((one.condition.probe(), one) for one in breakpoints if one.enabled)
-        self.needs = frozenset[str]().union(*(one.condition.needs for _, one in self._probes))
+        self._probes = tuple((point.condition.probe(), point) for point in breakpoints if point.enabled)
+        self.needs = frozenset[str]().union(*(point.condition.needs for _, point in self._probes))
 
     def __bool__(self) -> bool:
         return bool(self._probes)
@@ -379,10 +379,10 @@ class Watch:
     def check(self, simulation: ObservedSimulation, records: Sequence[Record]) -> tuple[Hit, ...]:
         """Return the hits of the event just processed, given its records."""
         hits: tuple[Hit, ...] = ()
-        for probe, one in self._probes:
+        for probe, point in self._probes:
             sentence = probe.check(simulation, records)
             if sentence:
-                hits = (*hits, Hit(one, sentence))
+                hits = (*hits, Hit(point, sentence))
         return hits
 
 

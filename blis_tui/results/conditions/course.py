@@ -86,7 +86,7 @@ def problems(wish: CourseExpectation, known: Known) -> Iterator[tuple[str, str, 
     subject = subjects[0]
     for name in ("after", "within", "by", "min", "max"):
         if getattr(wish, name) not in ("", None) and name not in _ALLOWED_KEYS[subject]:
-            takes = " and ".join(f"`{one}`" for one in SUBJECTS if name in _ALLOWED_KEYS[one])
+            takes = " and ".join(f"`{kind}`" for kind in SUBJECTS if name in _ALLOWED_KEYS[kind])
             yield name, f"`{subject}` takes no `{name}`", f"{takes} {'do' if ' and ' in takes else 'does'}"
     if wish.within and not wish.after:
         yield "within", "`within` without `after`", "say after what, such as `after: scaled`"

@@ -151,7 +151,7 @@ def tokens(text: str) -> list[Token]:
         ConditionError: some part is not a token.
     """
     check_length(text)
-    found: list[Token] = []
+    scanned: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
         at, word = match.start(), match.group()
@@ -160,11 +160,11 @@ def tokens(text: str) -> list[Token]:
         if kind == "other":
             raise ConditionError(f"`{printable(word)}` means nothing here", text, at, help=_FOREIGN.get(word))
         if kind == "unit":
-            found.append(Token("number", match["number"], at, match.end(), match["unit"]))
+            scanned.append(Token("number", match["number"], at, match.end(), match["unit"]))
         elif kind != "space":
-            found.append(Token(kind, word, at, match.end()))
-    found.append(Token("end", "", len(text), len(text)))
-    return found
+            scanned.append(Token(kind, word, at, match.end()))
+    scanned.append(Token("end", "", len(text), len(text)))
+    return scanned
 
 
 def unquoted(text: str) -> str:
@@ -313,12 +313,12 @@ class Syntax:
         start = self._next
         match start.kind:
             case "number":
-                found = self._number(start)
+                operand = self._number(start)
             case "text":
                 quoted = unquoted(start.text)
-                found = Operand(quote(quoted), TEXT, quoted=quoted)
+                operand = Operand(quote(quoted), TEXT, quoted=quoted)
             case "name" if start.text not in _KEYWORDS:
-                found = self._name(start)
+                operand = self._name(start)
             case "end":
                 hint = "a number, a name or a condition"
                 raise self._error_at(start, f"something is missing after `{self._read[-1].text}`", hint)
@@ -326,8 +326,8 @@ class Syntax:
                 raise self._error_at(start, f"unexpected `{start.text}`", "a number or a name is expected here")
         end = self._next.end
         self._at += 1
-        self.operands[len(self._read)] = found
-        self._read.append(Token("operand", found.text, start.start, end))
+        self.operands[len(self._read)] = operand
+        self._read.append(Token("operand", operand.text, start.start, end))
 
     def _number(self, token: Token) -> Operand:
         written = float(token.text)
@@ -407,8 +407,8 @@ class Syntax:
 
     def _known(self, token: Token) -> str:
         """Suggest what an unknown name may mean."""
-        before = [one.text for one in self._tokens[max(0, self._at - 2) : self._at]]
-        kind = next((one for one in RECORD_KINDS if self.text.startswith(one, token.start)), None)
+        before = [previous.text for previous in self._tokens[max(0, self._at - 2) : self._at]]
+        kind = next((candidate for candidate in RECORD_KINDS if self.text.startswith(candidate, token.start)), None)
         if len(before) == 2 and before[0] in EVENT_TEXTS and before[1] in COMPARISONS:
             return f'put the text in quotes: `"{token.text}"`'
         if kind is not None:
@@ -485,18 +485,18 @@ class Expression:
     @property
     def about_event(self) -> bool:
         """Whether it depends on the event itself, not only on the state after it."""
-        return any(one.name in EVENT_TEXTS or one.name in EVENT_NUMBERS for one in self.names)
+        return any(name.name in EVENT_TEXTS or name.name in EVENT_NUMBERS for name in self.names)
 
     @property
     def needs(self) -> frozenset[str]:
         """The kinds of record it depends on."""
-        found: set[str] = set()
-        for one in self.names:
-            if one.name in EVENT_TEXTS:
+        needs: set[str] = set()
+        for name in self.names:
+            if name.name in EVENT_TEXTS:
                 return frozenset(RECORD_KINDS)
-            if one.name in EVENT_NUMBERS:
-                found |= EVENT_NUMBERS[one.name].needs
-        return frozenset(found)
+            if name.name in EVENT_NUMBERS:
+                needs |= EVENT_NUMBERS[name.name].needs
+        return frozenset(needs)
 
     def shown(self, state: State, records: Sequence[Record]) -> str:
         """Format its current value with its unit; ``-`` = undefined."""
@@ -586,7 +586,7 @@ class _Analysis:
 
     def expression(self) -> Expression:
         """Return the result for the whole tree."""
-        names = dict.fromkeys(one for one in self.syntax.operands.values() if one.name)
+        names = dict.fromkeys(operand for operand in self.syntax.operands.values() if operand.name)
         return Expression(self.whole.text, self.whole.quantity, tuple(names), self.whole.measure)
 
     def _part(self, node: ast.expr) -> _Part:

@@ -50,12 +50,12 @@ def suggestions(text: str, experiment: Experiment) -> tuple[Suggestion, ...]:
     match = _TYPED.search(text)
     typed = "" if match is None else match.group()
     head = text[: len(text) - len(typed)]
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for word, meaning in _candidates(head, typed, experiment):
-        found.setdefault(word, meaning)  # some words are both keywords and names
+        meanings.setdefault(word, meaning)  # some words are both keywords and names
     return tuple(
         Suggestion(head + word, word, meaning)
-        for word, meaning in found.items()
+        for word, meaning in meanings.items()
         if word.startswith(typed) and word != typed
     )
 

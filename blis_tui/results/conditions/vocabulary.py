@@ -78,7 +78,7 @@ def combine(op: str, left: Quantity, right: Quantity) -> Quantity | None:
     constant = left.constant and right.constant
     if not (left.is_number and right.is_number):
         return None
-    higher = max(left, right, key=lambda one: _RANKS.index(one.dimension))
+    higher = max(left, right, key=lambda side: _RANKS.index(side.dimension))
     if op == "*":
         both_times = left.dimension == right.dimension == "time"
         return None if both_times else Quantity(higher.dimension, higher.unit, constant)
@@ -166,14 +166,14 @@ class EventText:
 
 def instance_of(record: Record) -> int | None:
     """Return the instance a record is about; None = it concerns the cluster."""
-    found: int | None = getattr(record, "instance", None)
-    return found
+    instance: int | None = getattr(record, "instance", None)
+    return instance
 
 
 def subject_of(record: Record) -> str:
     """Return the request a record is about; empty for steps."""
-    found: str = getattr(record, "request_id", "")
-    return found
+    request_id: str = getattr(record, "request_id", "")
+    return request_id
 
 
 def involves(record: Record, request: str) -> bool:
@@ -201,9 +201,9 @@ def _of_kind(record: Record, kind: str) -> bool:
 
 def _instance(records: Sequence[Record]) -> float:
     for record in records:
-        found = instance_of(record)
-        if found is not None:
-            return found
+        instance = instance_of(record)
+        if instance is not None:
+            return instance
     return nan
 
 
@@ -227,8 +227,8 @@ def _prefill_tokens(step: StepFinished) -> int:
 
 
 def _ttft_ms(records: Sequence[Record]) -> float:
-    found = [record.ttft_us for record in records if isinstance(record, FirstToken)]
-    return max(found) / 1e3 if found else nan
+    ttfts_us = [record.ttft_us for record in records if isinstance(record, FirstToken)]
+    return max(ttfts_us) / 1e3 if ttfts_us else nan
 
 
 def _e2e_ms(records: Sequence[Record]) -> float:
@@ -252,8 +252,8 @@ def _decided(name: str, meaning: str, ppm: Callable[[RoutingDecision], int | Non
     def of_event(records: Sequence[Record]) -> float:
         for record in records:
             if isinstance(record, RoutingDecision):
-                found = ppm(record)
-                return nan if found is None else found / PPM
+                share_ppm = ppm(record)
+                return nan if share_ppm is None else share_ppm / PPM
         return nan
 
     return EventNumber(name, "share", meaning, frozenset({RoutingDecision.kind}), of_event)

@@ -92,7 +92,7 @@ class Group:
     @property
     def decoded(self) -> int:
         """Number of tokens that the pool's decodes got, those that come together as one."""
-        return whole_sum([whole_sum(one.tallies.itl_us.values()) for one in self.instances])
+        return whole_sum([whole_sum(instance.tallies.itl_us.values()) for instance in self.instances])
 
     @property
     def limits(self) -> Limits:
@@ -101,7 +101,7 @@ class Group:
 
     def total(self, name: str) -> int:
         """Return the sum of a tally over the pool's instances."""
-        return whole_sum([getattr(one.tallies, name) for one in self.instances])
+        return whole_sum([getattr(instance.tallies, name) for instance in self.instances])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ class LintContext:
         return self.cluster.instances[0].batch.limits
 
 
-def worst(found: Iterable[Finding | str]) -> Finding | str:
+def worst(findings: Iterable[Finding | str]) -> Finding | str:
     """Return the first finding of several pools; without one, the reason why a pool could not be checked."""
-    results = [*found]
-    reasons = [one for one in results if isinstance(one, str)]
-    return next((one for one in results if isinstance(one, Finding)), max(reasons, default=""))
+    results = [*findings]
+    reasons = [result for result in results if isinstance(result, str)]
+    return next((result for result in results if isinstance(result, Finding)), max(reasons, default=""))

@@ -181,7 +181,7 @@ def host_link(seen: LintContext) -> Finding | str:
 
 def preempted_for_reserved(seen: LintContext) -> Finding | str:
     """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
-    counts = [one.batch.preempted_for_reserved for one in seen.cluster.instances]
+    counts = [instance.batch.preempted_for_reserved for instance in seen.cluster.instances]
     times = whole_sum(counts)
     if times < THRASHING:
         return ""
@@ -399,14 +399,14 @@ _MISSED: Final = 0.25
 
 def adapter_places(seen: LintContext) -> Finding | str:
     """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
-    found = [instance.batch.adapters for instance in seen.cluster.instances if instance.batch.adapters is not None]
-    counters = sums(found, ("admitted", "evictions", "holds", "held_us", "load_us")).values()
+    parts = [instance.batch.adapters for instance in seen.cluster.instances if instance.batch.adapters is not None]
+    counters = sums(parts, ("admitted", "evictions", "holds", "held_us", "load_us")).values()
     scheduled, evictions, held, held_us, load_us = counters
-    loads = whole_sum([whole_sum(one.loads.values()) for one in found])
+    loads = whole_sum([whole_sum(part.loads.values()) for part in parts])
     if max(evictions, held) <= _MISSED * scheduled or not evictions:
         return ""
     slots = max(batch.limits.max_loras for batch in (instance.batch for instance in seen.cluster.instances))
-    adapters = len(dict.fromkeys(name for one in found for name in one.loads_of))
+    adapters = len(dict.fromkeys(name for part in parts for name in part.loads_of))
     return Finding(
         id="adapter-places",
         message=f"{adapters:,} LoRA adapters share {slots:,} slots per instance: of {scheduled:,} requests with an "

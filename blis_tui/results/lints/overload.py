@@ -148,13 +148,13 @@ def _before_running(seen: LintContext, cuts: Sequence[int]) -> _Jam | None:
 def _fullest(stages: Mapping[_Stage, _Moments], cuts: Sequence[int], *, grows: bool) -> _Jam:
     """Return the kind of stage that holds most requests, and its pool if hardly any are at others of that kind."""
     since = 3 * _QUARTER if grows else _HALF
-    found = {stage: moments.occupancy().means(cuts) for stage, moments in stages.items()}
+    by_stage = {stage: moments.occupancy().means(cuts) for stage, moments in stages.items()}
     kinds: dict[_Kind, list[float]] = {}
-    for stage, means in found.items():
+    for stage, means in by_stage.items():
         kinds[stage.kind] = [*map(add, kinds.get(stage.kind, [0.0] * _SLICES), means)]
     kind = max(kinds, key=lambda each: mean(kinds[each][since:]))
     whole = kinds[kind]
-    for stage, means in found.items():
+    for stage, means in by_stage.items():
         if stage.kind == kind and 100 * mean(means[since:]) >= _MOSTLY * mean(whole[since:]):
             return _Jam(stage, means, grows)
     return _Jam(_Stage(kind), whole, grows)
@@ -337,7 +337,7 @@ def _remedy(seen: LintContext, stage: _Stage) -> tuple[tuple[str, ...], str]:
 
 def _instances_key(seen: LintContext, pool: str) -> str:
     """Return the key of the number of a pool's instances; of pools that are listed, ``cluster.instances``."""
-    role = next((one.role for one in seen.experiment.pools if one.name == pool), "any")
+    role = next((other.role for other in seen.experiment.pools if other.name == pool), "any")
     cluster = seen.experiment.document.get("cluster")
     split = cluster.get("disaggregation") if isinstance(cluster, dict) else None
     key = f"{role}_instances"

@@ -74,12 +74,12 @@ def _for_pools(finding: Finding, seen: LintContext) -> Finding:
     pools = cluster.get("pools") if isinstance(cluster, dict) else None
     if not isinstance(pools, list):
         return finding
-    own = {one: key for one in finding.keys if (key := _own_key(one, pools, finding.message))}
+    own = {name: key for name in finding.keys if (key := _own_key(name, pools, finding.message))}
     own.setdefault(_INSTANCES, "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools")
     advice = finding.advice
-    for one, key in own.items():
-        advice = re.sub(rf"(?<![\w.]){re.escape(one)}\b", key, advice)
-    return replace(finding, advice=advice, keys=tuple(dict.fromkeys([own.get(one, one) for one in finding.keys])))
+    for name, key in own.items():
+        advice = re.sub(rf"(?<![\w.]){re.escape(name)}\b", key, advice)
+    return replace(finding, advice=advice, keys=tuple(dict.fromkeys([own.get(name, name) for name in finding.keys])))
 
 
 def _own_key(key: str, pools: Sequence[object], message: str) -> str:
@@ -102,7 +102,7 @@ def _own_key(key: str, pools: Sequence[object], message: str) -> str:
 
 def explained(name: str) -> str | None:
     """Return what a check looks for, and what it confirms if it passes; None if there is no such check."""
-    lint = next((one for one in LINTS if one.name == name), None)
+    lint = next((lint for lint in LINTS if lint.name == name), None)
     if lint is None:
         return None
     about = cleandoc(lint.check.__doc__ or lint.promise).replace("``", "`")

@@ -78,15 +78,15 @@ def unread_keys(seen: LintContext) -> Finding | str:
         _unused_of_cluster,
         _unused_of_engines,
     )
-    found = dict(one for part in parts for one in part(seen))
-    if not found:
+    unread = dict(entry for part in parts for entry in part(seen))
+    if not unread:
         return ""
     return Finding(
         id="unread-keys",
-        message=" ".join(f"{key} has no effect: {why}." for key, why in found.items()),
-        figures={"keys": len(found)},
-        advice=f"Remove {' and '.join(found)}, or configure something that uses it.",
-        keys=tuple(found),
+        message=" ".join(f"{key} has no effect: {why}." for key, why in unread.items()),
+        figures={"keys": len(unread)},
+        advice=f"Remove {' and '.join(unread)}, or configure something that uses it.",
+        keys=tuple(unread),
     )
 
 
@@ -134,7 +134,7 @@ def _queue_by_arrival(seen: LintContext) -> bool:
     if cluster.varies or cluster.disaggregation is not None:
         return False
     ways = sorted((row.instance, row.arrival_us, row.queued_us) for row in seen.table.plain() if row.queued_us >= 0)
-    return all(one[0] != other[0] or (one[1] < other[1] and one[2] < other[2]) for one, other in pairwise(ways))
+    return all(way[0] != other[0] or (way[1] < other[1] and way[2] < other[2]) for way, other in pairwise(ways))
 
 
 def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
@@ -248,7 +248,7 @@ def _routings(seen: LintContext) -> list[str]:
 def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield rules for instances that never start and for requests that are never left whole, and failures to come."""
     cluster = seen.experiment.cluster
-    comes_back = any(one.repair_us is not None for one in cluster.failures)
+    comes_back = any(failure.repair_us is not None for failure in cluster.failures)
     if cluster.lifecycle is not None and cluster.autoscaler is None and not comes_back:
         yield "cluster.lifecycle", "no instance starts later, or is removed: there is no autoscaler, and no repair"
     elif cluster.lifecycle is not None:
@@ -355,10 +355,10 @@ def states(seen: LintContext) -> Finding | str:
     copies of states (``align``), which is not simulated. Where the batching rule is not vLLM's, states of as many
     requests as may run take memory of their own, as TensorRT-LLM reserves it.
     """
-    found = next((at for at, pool in enumerate(seen.cluster.pools) if pool.model.linear is not None), None)
-    if found is None:
+    index = next((at for at, pool in enumerate(seen.cluster.pools) if pool.model.linear is not None), None)
+    if index is None:
         return ""
-    pool, limits = seen.cluster.pools[found], seen.cluster.instances[found].batch.limits
+    pool, limits = seen.cluster.pools[index], seen.cluster.instances[index].batch.limits
     linear = pool.model.linear
     if linear is None:
         return ""
@@ -414,8 +414,8 @@ def eager_without_cost(seen: LintContext) -> Finding | str:
 
 def extrapolated(seen: LintContext) -> Finding | str:
     """Operators that were not measured take more than 10 % of a step of the run's largest batch."""
-    found = (_extrapolated(seen, group) for group in seen.by_pool())
-    return next((finding for finding in found if finding is not None), "")
+    findings = (_extrapolated(seen, group) for group in seen.by_pool())
+    return next((finding for finding in findings if finding is not None), "")
 
 
 def _extrapolated(seen: LintContext, group: Group) -> Finding | None:

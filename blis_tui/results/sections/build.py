@@ -131,7 +131,7 @@ def _throughput_log(cluster: Cluster) -> tuple[IntervalThroughput, ...] | None:
         if isinstance(steps, LoggedSteps):
             for number, counts in steps.intervals.items():
                 before = sums.get(number, [0] * len(counts))
-                sums[number] = [one + other for one, other in zip(before, counts, strict=True)]
+                sums[number] = [total + other for total, other in zip(before, counts, strict=True)]
     return tuple(
         IntervalThroughput(
             start_us=number * interval_us,
@@ -188,13 +188,13 @@ def _pools(cluster: Cluster, rows: Sequence[RequestNumbers], duration_us: int) -
             tokens[row.instance] += row.output_tokens
         if row.transfer_start_us >= 0:
             prefilled[row.prefill_instance] += 1
-    found: dict[str, PoolReport] = {}
-    for pool in dict.fromkeys(one.name for one in cluster.pools):
-        members = [index for index, one in enumerate(cluster.pools) if one.name == pool]
+    reports: dict[str, PoolReport] = {}
+    for pool in dict.fromkeys(configured.name for configured in cluster.pools):
+        members = [index for index, configured in enumerate(cluster.pools) if configured.name == pool]
         what = cluster.pools[members[0]]
         instances = [cluster.instances[index] for index in members]
         busy_us = whole_sum([instance.tallies.busy_us for instance in instances])
-        found[pool] = PoolReport(
+        reports[pool] = PoolReport(
             role=what.role,
             model=what.model.name,
             hardware=what.hardware.name,
@@ -212,7 +212,7 @@ def _pools(cluster: Cluster, rows: Sequence[RequestNumbers], duration_us: int) -
             peak_running=whole_sum([instance.tallies.peak_running for instance in instances]),
             kv=kv_counts(instances),
         )
-    return found
+    return reports
 
 
 def _models(

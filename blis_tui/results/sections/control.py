@@ -362,7 +362,7 @@ def composite(rows: Sequence[RequestNumbers]) -> Saturation:
             counts[label] += 1
     return Saturation(
         detector="composite",
-        label=max(LABELS, key=lambda one: (counts[one], LABELS.index(one))) if events else LABELS[0],
+        label=max(LABELS, key=lambda label: (counts[label], LABELS.index(label))) if events else LABELS[0],
         score=score,
         confidence=min(1.0, arrived / _SURE),
     )
@@ -428,13 +428,17 @@ def has_preemption_section(policy: Policy) -> bool:
 
 def preemption_report(instances: Sequence[Instance], tensor_parallel: Sequence[int]) -> PreemptionReport:
     """Return the figures of these instances; ``tensor_parallel`` gives the accelerators of each."""
-    hosts = [(one.batch.host, gpus) for one, gpus in zip(instances, tensor_parallel, strict=True) if one.batch.host]
+    hosts = [
+        (instance.batch.host, gpus)
+        for instance, gpus in zip(instances, tensor_parallel, strict=True)
+        if instance.batch.host
+    ]
     total = sums(
         [host for host, _ in hosts],
         ("swapped_out", "swapped_in", "refused", "out_blocks", "in_blocks", "transfer_us", "added_us"),
     )
     return PreemptionReport(
-        recomputed_tokens=whole_sum([one.batch.recomputed_tokens() for one in instances]),
+        recomputed_tokens=whole_sum([instance.batch.recomputed_tokens() for instance in instances]),
         swapped_out=total["swapped_out"],
         swapped_in=total["swapped_in"],
         host_full=total["refused"],

@@ -57,7 +57,7 @@ class KvCounts:
     that left the next request of the queue waiting for blocks; left out of the file if 0."""
 
 
-_LEFT_OUT: Final = tuple(f"kv.{one.name}" for one in fields(KvCounts) if one.metadata == OMITTED_IF_ZERO)
+_LEFT_OUT: Final = tuple(f"kv.{declared.name}" for declared in fields(KvCounts) if declared.metadata == OMITTED_IF_ZERO)
 
 
 def zero_if_omitted(metric: str) -> int | None:
@@ -68,13 +68,13 @@ def zero_if_omitted(metric: str) -> int | None:
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """Return the KV cache figures of these instances."""
     pools = [instance.pool for instance in instances]
-    found = sums(pools, ("total", "min_free", "hits", "misses", "queried_tokens", "found_tokens"))
-    blocks, hits, asked = found["total"], found["hits"], found["queried_tokens"]
+    counts = sums(pools, ("total", "min_free", "hits", "misses", "queried_tokens", "found_tokens"))
+    blocks, hits, asked = counts["total"], counts["hits"], counts["queried_tokens"]
     return KvCounts(
         blocks=blocks,
-        peak_used=blocks - found["min_free"],
-        hit_rate=found["found_tokens"] / asked if asked else 0.0,
-        block_hit_rate=hits / (hits + found["misses"]) if hits else 0.0,
+        peak_used=blocks - counts["min_free"],
+        hit_rate=counts["found_tokens"] / asked if asked else 0.0,
+        block_hit_rate=hits / (hits + counts["misses"]) if hits else 0.0,
         **sums(
             [instance.tallies for instance in instances], ("preemptions", "preempted_requests", "allocation_failures")
         ),
@@ -128,11 +128,11 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
     if not every:
         return None
     by_name: dict[str, list[Tier]] = {}
-    for found in every:
-        for tier in found.tiers:
+    for hierarchy in every:
+        for tier in hierarchy.tiers:
             by_name.setdefault(tier.name, []).append(tier)
     tiers = {name: sums(of_name, ("stored", "loaded", "dropped", "held")) for name, of_name in by_name.items()}
-    offloaded, reloaded = (whole_sum([one[name] for one in tiers.values()]) for name in ("stored", "loaded"))
+    offloaded, reloaded = (whole_sum([counts[name] for counts in tiers.values()]) for name in ("stored", "loaded"))
     taken = whole_sum(
         [instance.pool.hits + instance.pool.misses for instance in instances if instance.pool.tiers is not None]
     )
@@ -144,8 +144,10 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
         bytes_moved=moved,
         **sums(every, ("thrashing", "transfer_us", "added_us")),
         tiers={
-            name: TierReport(offloaded=one["stored"], reloaded=one["loaded"], dropped=one["dropped"], held=one["held"])
-            for name, one in tiers.items()
+            name: TierReport(
+                offloaded=counts["stored"], reloaded=counts["loaded"], dropped=counts["dropped"], held=counts["held"]
+            )
+            for name, counts in tiers.items()
         },
     )
 
@@ -212,8 +214,8 @@ def adapters_report(
 
     The TTFTs leave out requests that arrived before ``warm_up_us``.
     """
-    found = [instance.batch.adapters for instance in instances if instance.batch.adapters is not None]
-    if not found:
+    parts = [instance.batch.adapters for instance in instances if instance.batch.adapters is not None]
+    if not parts:
         return None
     by_name: dict[str, list[RequestNumbers]] = {}
     for row in rows:
@@ -221,11 +223,11 @@ def adapters_report(
         if name:
             by_name.setdefault(name, []).append(row)
     loads_of: Counter[str] = Counter()
-    for one in found:
-        loads_of.update(one.loads_of)
-    total = sums(found, ("admitted", "hits", "evictions", "load_us", "holds", "held_us"))
+    for part in parts:
+        loads_of.update(part.loads_of)
+    total = sums(parts, ("admitted", "hits", "evictions", "load_us", "holds", "held_us"))
     admitted, hits = total.pop("admitted"), total.pop("hits")
-    storage, host = (whole_sum([one.loads[where] for one in found]) for where in (STORAGE, HOST))
+    storage, host = (whole_sum([part.loads[where] for part in parts]) for where in (STORAGE, HOST))
     busiest = sorted(by_name, key=lambda name: (-len(by_name[name]), name))[:_LISTED]
     return AdaptersReport(
         adapters=len(by_name),
@@ -271,10 +273,10 @@ class EncoderReport:
 
 def encoder_report(instances: Sequence[Instance]) -> EncoderReport | None:
     """Return the encoder figures of these instances; None if none of them schedules an encoder."""
-    found = [instance.batch.encoder.books() for instance in instances if instance.batch.encoder is not None]
-    if not found:
+    books = [instance.batch.encoder.books() for instance in instances if instance.batch.encoder is not None]
+    if not books:
         return None
-    encoded, cached, evicted, holds, held_us = map(whole_sum, zip(*found, strict=True))
+    encoded, cached, evicted, holds, held_us = map(whole_sum, zip(*books, strict=True))
     return EncoderReport(
         encoded_tokens=encoded,
         cached_tokens=cached,

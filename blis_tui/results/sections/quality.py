@@ -86,7 +86,7 @@ class FitnessReport:
     """Each between 0 and 1, larger is better; 0 if nothing was observed."""
 
 
-_TARGETS: Final = frozenset([one.name for one in fields(SloTarget)])
+_TARGETS: Final = frozenset([target.name for target in fields(SloTarget)])
 _TARGETED: Final = {latency.name: latency for latency in SAMPLED.values() if latency.field in _TARGETS}
 """By name: latencies for which SLO classes may have a target."""
 

@@ -122,11 +122,11 @@ class SpeculativeReport:
 
 def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:
     """Return the figures of these instances; None if none of them speculates."""
-    found = [instance.batch.speculative.tallies for instance in instances if instance.batch.speculative is not None]
-    if not found:
+    tallies = [instance.batch.speculative.tallies for instance in instances if instance.batch.speculative is not None]
+    if not tallies:
         return None
-    total = DraftTallies(accepted_runs=[0] * max(len(draft_tallies.accepted_runs) for draft_tallies in found))
-    for draft_tallies in found:
+    total = DraftTallies(accepted_runs=[0] * max(len(draft_tallies.accepted_runs) for draft_tallies in tallies))
+    for draft_tallies in tallies:
         total.add(draft_tallies)
     drafts = total.num_drafts
     positions = [total.accepted_at(position) for position in range(1, len(total.accepted_runs))]

@@ -282,7 +282,7 @@ class StepTime:
     """Metric -> why its error is not known; with ``report: full``, if there is any such metric."""
 
 
-def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None = None) -> dict[str, StepTime]:
+def step_times(experiment: Experiment, expected: Mapping[str, Expectation] | None = None) -> dict[str, StepTime]:
     """Return the configuration of each pool, by name, and its expected errors if they are to be reported."""
     return {
         pool.name: StepTime(
@@ -293,8 +293,8 @@ def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None =
             data_parallel=ranks if (ranks := pool.engine.data_parallel) > 1 else None,
             expert_parallel=ranks * pool.tensor_parallel if pool.engine.expert_parallel else None,
             kind=pool.latency.kind,
-            expected_error_percent=None if found is None else found[pool.name].error,
-            not_measured=None if found is None else found[pool.name].reasons or None,
+            expected_error_percent=None if expected is None else expected[pool.name].error,
+            not_measured=None if expected is None else expected[pool.name].reasons or None,
         )
         for pool in experiment.pools
     }

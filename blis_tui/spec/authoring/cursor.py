@@ -65,17 +65,22 @@ class Cursor:
 
     def names(self, plugins: Registry | None = None) -> dict[str, Key]:
         """Return the keys that may be written into the map, by name."""
-        found: dict[str, Key] = {}
+        children: dict[str, Key] = {}
         for key in self._containers(plugins):
             for name, child in _children(key, self._value_of(self.path)):
                 if name not in self.present:
-                    found.setdefault(name, child)
-        return found
+                    children.setdefault(name, child)
+        return children
 
     def keys(self, name: str, plugins: Registry | None = None) -> list[Key]:
         """Return what a key of the map may be: several, if that depends on a ``kind`` that is not written yet."""
         value = self._value_of(self.path)
-        return [child for key in self._containers(plugins) for one, child in _children(key, value) if one == name]
+        return [
+            child
+            for key in self._containers(plugins)
+            for child_name, child in _children(key, value)
+            if child_name == name
+        ]
 
     def _value_of(self, path: tuple[str, ...]) -> str:
         return dict(self.chosen).get(path, "")
@@ -219,22 +224,22 @@ def _cursor(
 
 def _around(rows: Sequence[Row], line: int, column: int, *, entry: bool) -> dict[str, str]:
     """Return the keys of the map that the row of a line belongs to, with their values, without its own."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     above, below = [row for row in rows if row.line < line], [row for row in rows if row.line >= line]
     if not entry:
         for row in reversed(above):
             if row.column < column:
                 break
             if row.column == column and row.key:
-                found[row.key] = row.value
+                values[row.key] = row.value
             if row.column == column and row.entry:
                 break
     for row in below:
         if row.column < column or (row.line > line and row.entry and row.column <= column):
             break
         if row.column == column and row.key and row.line > line:
-            found[row.key] = row.value
-    return found
+            values[row.key] = row.value
+    return values
 
 
 @dataclass(slots=True)

@@ -327,13 +327,13 @@ def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]
     if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind, plugins).children):
         kind = named[steps.pop(0).lower()]
     steps = [step for step in steps if not step.isdecimal()]
-    found = [root(kind, plugins)]
+    keys = [root(kind, plugins)]
     for at, step in enumerate(steps):
-        below = [match for key in found for match in _below(key, step)]
+        below = [match for key in keys for match in _below(key, step)]
         if not below:
-            raise _unknown(path, kind, steps[:at], step, found, plugins)
-        found = below
-    return kind, found
+            raise _unknown(path, kind, steps[:at], step, keys, plugins)
+        keys = below
+    return kind, keys
 
 
 def _below(key: Key, step: str) -> list[Key]:
@@ -349,10 +349,10 @@ def _below(key: Key, step: str) -> list[Key]:
 
 
 def _unknown(
-    path: str, kind: str, done: list[str], step: str, found: list[Key], plugins: Registry | None
+    path: str, kind: str, done: list[str], step: str, keys: list[Key], plugins: Registry | None
 ) -> UnknownKeyError:
     where = f"`{'.'.join(done)}`" if done else f"a document of kind {kind}"
-    names = sorted({name for key in found for name in key.names()})
+    names = sorted({name for key in keys for name in key.names()})
     near = get_close_matches(step, names, n=1, cutoff=0.6) or [name for name in names if name.startswith(step)]
     same = _elsewhere(step, plugins)
     if near:
@@ -360,7 +360,7 @@ def _unknown(
         paths = ["`" + ".".join((*prefix, *done, name)) + "`" for name in near[:_NEAR]]
         hint = f"did you mean {' or '.join(paths)}?"
     elif same:
-        hint = "did you mean " + " or ".join(f"`{one}`" for one in same) + "?"
+        hint = "did you mean " + " or ".join(f"`{word}`" for word in same) + "?"
     elif names:
         hint = "known keys are " + ", ".join(f"`{name}`" for name in names)
     else:
@@ -380,7 +380,7 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
     paths = every.get(near[0], []) if near else []
     # A key may occur both in a document and in the experiment that contains it; prefer the path for `--set`.
     short = [path for path in paths if path[0].islower()] or paths
-    return [one for one in short if not _is_echo(one, short)][:_NEAR]
+    return [path for path in short if not _is_echo(path, short)][:_NEAR]
 
 
 def is_among(path: str, paths: Iterable[str]) -> bool:
@@ -395,8 +395,8 @@ def _is_echo(path: str, paths: Iterable[str]) -> bool:
 
 def as_data(kind: str, keys: Iterable[Key]) -> Json:
     """Return the description of the keys as plain data."""
-    found: list[Json] = [_data(kind, key) for key in keys]
-    return found[0] if len(found) == 1 else found
+    entries: list[Json] = [_data(kind, key) for key in keys]
+    return entries[0] if len(entries) == 1 else entries
 
 
 def _data(kind: str, key: Key) -> dict[str, Json]:
@@ -433,7 +433,7 @@ def _text(kind: str, key: Key) -> str:
         "unit": key.unit,
         "default": flow(key.default) if key.has_default else "none; the key is required" if key.required else "",
         "range": key.range,
-        "examples": "  or  ".join(flow(one) for one in key.examples),
+        "examples": "  or  ".join(flow(example) for example in key.examples),
     }
     lines.append("")
     lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
@@ -486,14 +486,14 @@ def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
     words = words_of(text)
     if not words:
         return []
-    found: dict[str, tuple[int, str, Key]] = {}
+    hits: dict[str, tuple[int, str, Key]] = {}
     for kind in _KINDS_WITH_OWN:
         for key in every_key(kind, plugins):
             rank = _rank(words, key, kind) if key.path else None
             if rank is not None:
-                found.setdefault(key.shown(kind), (rank, kind, key))
-    ranked = sorted((rank, _is_echo(path, found), at) for at, (path, (rank, *_)) in enumerate(found.items()))
-    listed = list(found.values())
+                hits.setdefault(key.shown(kind), (rank, kind, key))
+    ranked = sorted((rank, _is_echo(path, hits), at) for at, (path, (rank, *_)) in enumerate(hits.items()))
+    listed = list(hits.values())
     return [listed[at][1:] for *_, at in ranked]
 
 
@@ -506,7 +506,7 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
         return 1
     if set(words) <= set(name) or any(words_of(choice.value) == tuple(words) for choice in key.choices):
         return 2
-    if all(any(one.startswith(word) for one in name) for word in words):
+    if all(any(part.startswith(word) for part in name) for word in words):
         return 3
     description = key.description.lower()
     if not all(word in description for word in words):  # a cheap test that excludes most keys
@@ -548,42 +548,42 @@ class Value:
 @cache
 def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]]:
     """Return, for each accepted value, the kinds of document, the keys, and its meaning there."""
-    found: dict[str, list[tuple[str, Key, str]]] = {}
+    takers: dict[str, list[tuple[str, Key, str]]] = {}
     for kind in _KINDS_WITH_OWN:
         for key in every_key(kind, plugins):
             if key.name not in DISCRIMINATORS:
                 meanings = {choice.value: choice.description for choice in key.discriminator or key.choices}
                 for word, meaning in meanings.items():
-                    found.setdefault(word, []).append((kind, key, meaning))
-    return found
+                    takers.setdefault(word, []).append((kind, key, meaning))
+    return takers
 
 
 def values(word: str, plugins: Registry | None = None) -> list[Value]:
     """Return the meanings of a word as a value; keys for which it means the same are combined."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    by_meaning: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for kind, key, meaning in _takers(plugins).get(word, ()):
         beside = [variant for variant in key.variants if variant.value == word]
         own = tuple((name, child.description) for variant in beside for name, child in variant.keys.items())
-        found.setdefault((meaning or key.description, own), []).append(key.shown(kind))
+        by_meaning.setdefault((meaning or key.description, own), []).append(key.shown(kind))
     meanings = {
-        about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()
+        about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in by_meaning.items()
     }
     return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in meanings.items()]
 
 
-def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:
+def as_list(text: str, hits: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:
     """Return the best matches, one per line; ``alone``: whether nothing else has this name."""
-    rows = [(key.shown(kind), key.description) for kind, key in found[:_MOST_SHOWN]]
+    rows = [(key.shown(kind), key.description) for kind, key in hits[:_MOST_SHOWN]]
     width = max(len(path) for path, _ in rows)
     room = max(_WIDTH - width - 4, 30)
-    more = len(found) - len(rows)
+    more = len(hits) - len(rows)
     name = printable(text)
     lines = [f"no key has the path `{name}`; keys that mention it:" if alone else f"keys that mention `{name}`:", ""]
     lines += [f"  {path:<{width}}  {textwrap.shorten(about, room, placeholder=' ...')}" for path, about in rows]
     return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
 
 
-def as_rows(found: Sequence[tuple[str, Key]]) -> Json:
+def as_rows(hits: Sequence[tuple[str, Key]]) -> Json:
     """Return all matches as plain data."""
-    rows: list[Json] = [{"path": key.shown(kind), "description": key.description} for kind, key in found]
+    rows: list[Json] = [{"path": key.shown(kind), "description": key.description} for kind, key in hits]
     return rows

@@ -233,8 +233,8 @@ class _Builder:
     def children(self, node: _Part, path: tuple[str, ...], *, skip_header: bool) -> dict[str, Key]:
         if "properties" not in node and "anyOf" in as_map(node.get("if")):  # one of two kinds of map, by its keys
             kinds = [self.merged(node.get(branch)) for branch in ("else", "then")]
-            found = [inside.children({**one, "required": []}, path, skip_header=False) for one, inside in kinds]
-            return {**found[0], **{name: key for name, key in found[1].items() if name not in found[0]}}
+            sides = [inside.children({**kind, "required": []}, path, skip_header=False) for kind, inside in kinds]
+            return {**sides[0], **{name: key for name, key in sides[1].items() if name not in sides[0]}}
         required = _texts(node.get("required")) + _texts(as_map(node.get("else")).get("required"))
         hidden = ("apiVersion", "kind") if skip_header else ()
         return {
@@ -244,7 +244,7 @@ class _Builder:
         }
 
     def variants(self, node: _Part, path: tuple[str, ...]) -> tuple[Variant, ...]:
-        found = []
+        variants = []
         known = as_map(node.get("properties"))
         for rule in as_list(node.get("allOf")):
             value = _condition(as_map(rule))
@@ -257,8 +257,8 @@ class _Builder:
                 for name, part in as_map(then.get("properties")).items()
                 if name not in known
             }
-            found.append(Variant(value, str(then.get("description", "")), keys))
-        return tuple(found)
+            variants.append(Variant(value, str(then.get("description", "")), keys))
+        return tuple(variants)
 
 
 def _condition(rule: _Part) -> str | None:
@@ -279,8 +279,8 @@ def _choices(node: _Part) -> tuple[Choice, ...]:
     if words is None and "string" in str(node.get("type")):
         words = as_map(node.get("then")).get("enum")
         node = as_map(node.get("then"))
-    texts = [str(one) for one in as_list(node.get("enumDescriptions"))]
-    listed = [str(one) for one in as_list(words)]
+    texts = [str(text) for text in as_list(node.get("enumDescriptions"))]
+    listed = [str(word) for word in as_list(words)]
     texts += [""] * (len(listed) - len(texts))
     return tuple(Choice(word, text) for word, text in zip(listed, texts, strict=False))
 
@@ -291,10 +291,12 @@ def _type(node: _Part, entry: _Part) -> str:
         inner = _type(entry, {})
         listed = "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
         types = node.get("type")
-        others = [_TYPES[str(one)] for one in types if one not in ("array", "null")] if isinstance(types, list) else []
+        others = (
+            [_TYPES[str(name)] for name in types if name not in ("array", "null")] if isinstance(types, list) else []
+        )
         return " or ".join([*others, listed])
     types = node.get("type")
-    names = [str(one) for one in types] if isinstance(types, list) else [str(types)] if types else []
+    names = [str(name) for name in types] if isinstance(types, list) else [str(types)] if types else []
     words = as_list(as_map(node.get("then")).get("enum"))
     if words and "properties" in node:
         return "map, or its kind alone"
@@ -357,4 +359,4 @@ def _is_open(node: _Part) -> bool:
 
 
 def _texts(value: Json) -> tuple[str, ...]:
-    return tuple(str(one) for one in as_list(value))
+    return tuple(str(text) for text in as_list(value))

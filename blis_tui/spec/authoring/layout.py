@@ -97,16 +97,16 @@ def comments(text: str) -> list[str]:
     """Return all comments of a text, sorted."""
     text = normal_text(text)
     lines = text.split("\n")
-    found: list[str] = []
+    remarks: list[str] = []
     line, column = 0, 0
     for word in _words(text, lines):
-        found += _between(lines, line, column, word.line, word.column)
+        remarks += _between(lines, line, column, word.line, word.column)
         if word.is_block:
-            found += _between(lines, word.line, word.end_column, word.line, len(lines[word.line]))
+            remarks += _between(lines, word.line, word.end_column, word.line, len(lines[word.line]))
             line, column = word.end_line + 1, 0
         else:
             line, column = word.end_line, word.end_column
-    return sorted([*found, *_between(lines, line, column, len(lines) - 1, 0)])
+    return sorted([*remarks, *_between(lines, line, column, len(lines) - 1, 0)])
 
 
 def has_anchors(text: str) -> bool:

@@ -250,7 +250,7 @@ def _annotate(node: Json) -> None:
                 shape = as_map(next(iter(as_list(part.get("anyOf"))), part))  # beside null, where it drops the key
                 default = shape.get("default")
                 facts = [f"default `{flow(default)}`"] if default not in (None, [], {}, "") else []
-                facts += [found] if (found := range_of(shape)) else []
+                facts += [limits] if (limits := range_of(shape)) else []
                 part["markdownDescription"] = about + (f"\n\n*{'; '.join(facts)}*" if facts else "")
         for part in list(node.values()):
             _annotate(part)

@@ -82,7 +82,8 @@ class Composed:
 def _is_branch(value: Json) -> bool:
     """Return whether a value takes several lines: a map, or a list of maps."""
     return bool(value) and (
-        isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) and one for one in value))
+        isinstance(value, dict)
+        or (isinstance(value, list) and all(isinstance(entry, dict) and entry for entry in value))
     )
 
 

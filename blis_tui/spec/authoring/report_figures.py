@@ -74,7 +74,7 @@ class Field:
         if inner:
             word = "distribution" if inner == _DISTRIBUTION else "section"
         else:
-            word = " or ".join(_WORDS.get(one, one) for one in (held[1] if held else bare).split(" | "))
+            word = " or ".join(_WORDS.get(name, name) for name in (held[1] if held else bare).split(" | "))
         return f"{word} or null" if bare != self.annotation else word
 
 
@@ -176,10 +176,10 @@ def as_code(text: str) -> str:
 @cache
 def classes_of(folder: str) -> Mapping[str, Part]:
     """Return every public class in the modules of a folder of the package, by name."""
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for file in sorted((_PACKAGE / folder).rglob("*.py")):
-        found |= _read_classes(file.read_text(encoding="utf-8"))
-    return {name: part for name, part in found.items() if not name.startswith("_")}
+        parts |= _read_classes(file.read_text(encoding="utf-8"))
+    return {name: part for name, part in parts.items() if not name.startswith("_")}
 
 
 def report_parts() -> Mapping[str, Part]:
@@ -196,8 +196,8 @@ def fields_of(name: str) -> tuple[Field, ...]:
 
 def _part_named(annotation: str) -> str:
     """Return the part that a field of this type holds, alone, in a list or by name; empty = a plain value."""
-    found = [name for name in re.findall(r"\w+", annotation) if name in report_parts()]
-    return found[-1] if found else ""
+    names = [name for name in re.findall(r"\w+", annotation) if name in report_parts()]
+    return names[-1] if names else ""
 
 
 def _steps(field: Field) -> tuple[str, ...]:
@@ -223,8 +223,8 @@ def _below(path: tuple[str, ...], way: tuple[Field, ...], field: Field) -> Itera
     here, way = (*path, field.name), (*way, field)
     inner = _part_named(field.annotation)
     yield Figure(".".join(here if inner else (*here, *_steps(field))), way)
-    for one in fields_of(inner) if inner else ():
-        yield from _below((*here, *_steps(field)), way, one)
+    for child in fields_of(inner) if inner else ():
+        yield from _below((*here, *_steps(field)), way, child)
 
 
 def figures_at(path: str) -> list[Figure]:
@@ -239,7 +239,7 @@ def figures_at(path: str) -> list[Figure]:
 def _matches(pattern: list[str], steps: tuple[str, ...]) -> bool:
     """Return whether a path matches a pattern, in which placeholders may be omitted."""
     if not pattern or not steps:
-        return not steps and all(one in (NAME, NUMBER) for one in pattern)
+        return not steps and all(step in (NAME, NUMBER) for step in pattern)
     first, rest = pattern[0], pattern[1:]
     if first == NAME:
         return _matches(rest, steps[1:]) or _matches(rest, steps)
@@ -301,9 +301,9 @@ def figure_text(figure: Figure) -> str:
     }
     for name, text in facts.items():
         lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9} ", subsequent_indent=" " * 12) if text else ()
-    below = [one for one in all_figures() if one.way[:-1] == figure.way]
+    below = [other for other in all_figures() if other.way[:-1] == figure.way]
     if below:
-        lines += ["", "  figures", *described([(one.path, one.field.meaning) for one in below])]
+        lines += ["", "  figures", *described([(other.path, other.field.meaning) for other in below])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -335,20 +335,20 @@ def near(figure: Figure) -> list[str]:
         return []
     depth = 2 if figure.is_statistic else 1
     name = figure.path.split(".")[-depth:]
-    same = [one.path for one in all_figures() if one.path.split(".")[-depth:] == name]
+    same = [other.path for other in all_figures() if other.path.split(".")[-depth:] == name]
     if figure.is_statistic:
-        sums = [one for one in all_figures() if one.way[:-1] == figure.way[:-2] and one.is_distribution]
-        beside = [f"{one.path}.{figure.field.name}" for one in sums]
+        sums = [other for other in all_figures() if other.way[:-1] == figure.way[:-2] and other.is_distribution]
+        beside = [f"{other.path}.{figure.field.name}" for other in sums]
     else:
         around = figure.way[:-1]  # top-level sections are unrelated
-        beside = [one.path for one in all_figures() if around and one.way[:-1] == around and not one.is_section]
-    return [one for one in dict.fromkeys((*same, *_around(beside, figure.path))) if one != figure.path][:_NEAR]
+        beside = [other.path for other in all_figures() if around and other.way[:-1] == around and not other.is_section]
+    return [path for path in dict.fromkeys((*same, *_around(beside, figure.path))) if path != figure.path][:_NEAR]
 
 
 def _around(paths: list[str], path: str) -> list[str]:
     """Return the paths, sorted by distance from one of them."""
     at = paths.index(path) if path in paths else 0
-    return sorted(paths, key=lambda one: abs(paths.index(one) - at))
+    return sorted(paths, key=lambda candidate: abs(paths.index(candidate) - at))
 
 
 def field_text(field: Field, of: str) -> str:
@@ -380,5 +380,5 @@ def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 def overview() -> list[tuple[str, str]]:
     """Return every figure and section of reports, without single statistics, and then those of studies."""
-    found = [(figure.path, figure.field.meaning) for figure in all_figures() if not figure.is_statistic]
-    return [*found, *COSTS.items()]
+    rows = [(figure.path, figure.field.meaning) for figure in all_figures() if not figure.is_statistic]
+    return [*rows, *COSTS.items()]

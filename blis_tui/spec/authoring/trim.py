@@ -66,13 +66,13 @@ class _Trimmer:
     def _meant(self, text: str) -> list[Json]:
         """Return what a text means: the complete document, and its cases."""
         source = Source(self._source.name, text, self._source.directory)
-        found = validated(parse(source), plugins=self._plugins)
-        if found.kind != "Experiment":
-            return [found.data]
+        checked = validated(parse(source), plugins=self._plugins)
+        if checked.kind != "Experiment":
+            return [checked.data]
         cases = expanded_cases(parse(source), Problems(self._plugins))
         each = (case.overrides for case in cases if case.overrides)
         return [
-            found.data,
+            checked.data,
             *(resolve_document(parse(source), overrides, self._plugins).document.data for overrides in each),
         ]
 
@@ -86,8 +86,8 @@ class _Trimmer:
         """Return the text without keys of a map that are not needed, and of the maps inside."""
         keys = as_map(parse(Source("-", text)).get(*path))
         text, needed = self._without(text, [(*path, key) for key in keys if path or key not in _KEPT])
-        for one in needed:
-            for inner in _maps(parse(Source("-", text)).get(*one), one):
+        for place in needed:
+            for inner in _maps(parse(Source("-", text)).get(*place), place):
                 text = self._below(text, inner)
         return text
 
@@ -111,5 +111,5 @@ def _maps(value: Json, path: DataPath) -> Iterator[DataPath]:
     """Yield the paths of the maps that a value is, or that are listed in it."""
     if isinstance(value, dict):
         yield path
-    for at, one in enumerate(value) if isinstance(value, list) else ():
-        yield from _maps(one, (*path, at))
+    for at, entry in enumerate(value) if isinstance(value, list) else ():
+        yield from _maps(entry, (*path, at))

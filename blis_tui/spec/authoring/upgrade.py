@@ -77,12 +77,12 @@ def _without_former_keys(
     """Return a text without the former keys of these rows; what cannot be rewritten stays."""
     first = document = parse(source)
     text = source.text
-    for found in tuple(_former_keys_in(document.data, (), rows, document)):
-        line = first.place(found.path, key=True).span.line
-        sentence = f"`{found.name}`: {found.row.sentence()}"
-        changed = _without(document, text, found)
+    for former in tuple(_former_keys_in(document.data, (), rows, document)):
+        line = first.place(former.path, key=True).span.line
+        sentence = f"`{former.name}`: {former.row.sentence()}"
+        changed = _without(document, text, former)
         if changed is None:
-            unchanged.append((line, _manual_instruction(found, sentence, document)))
+            unchanged.append((line, _manual_instruction(former, sentence, document)))
             continue
         changes.append((line, sentence))
         text, document = changed
@@ -109,31 +109,31 @@ def _kind_of(node: Json) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _manual_instruction(found: _Found, sentence: str, document: Document) -> str:
-    if "." not in found.row.now or document.get("kind") == _MOVES_WITHIN:
+def _manual_instruction(former: _Found, sentence: str, document: Document) -> str:
+    if "." not in former.row.now or document.get("kind") == _MOVES_WITHIN:
         return f"{sentence}; rewrite it by hand"
-    part, _, key = found.row.now.rpartition(".")
+    part, _, key = former.row.now.rpartition(".")
     return (
         f"{sentence}, of the experiments that use this document: say `{part}: {{{key}: …}}` there, and take it out here"
     )
 
 
-def _without(document: Document, text: str, found: _Found) -> tuple[str, Document] | None:
+def _without(document: Document, text: str, former: _Found) -> tuple[str, Document] | None:
     """Return the text with a key in its current spelling, and its document; None if it must be done by hand."""
-    wanted = _wanted(document, found)
+    wanted = _wanted(document, former)
     if wanted is None:
         return None
-    *above, _ = str(found.path[-1]).split(".")
-    span = document.place(found.path, key=True).span
-    now = found.row.now
+    *above, _ = str(former.path[-1]).split(".")
+    span = document.place(former.path, key=True).span
+    now = former.row.now
     if now and "." not in now:
         text = _replaced(text, span, ".".join([*above, now]))
     elif now and above:
         text = _replaced(text, span, now)
     else:
-        text = cut(text, found.path)
+        text = cut(text, former.path)
         if now:
-            text = _with_key(Source(document.source.name, text), now.split("."), document.get(*found.path))
+            text = _with_key(Source(document.source.name, text), now.split("."), document.get(*former.path))
     try:
         changed = parse(Source(document.source.name, text, document.source.directory))
     except SpecError:
@@ -141,13 +141,13 @@ def _without(document: Document, text: str, found: _Found) -> tuple[str, Documen
     return (text, changed) if changed.data == wanted else None
 
 
-def _wanted(document: Document, found: _Found) -> Json:
+def _wanted(document: Document, former: _Found) -> Json:
     """Return the intended content of the document; None if that is impossible."""
     data = copied(document.data)
     holder: Json = data
-    for step in found.path[:-1]:
+    for step in former.path[:-1]:
         holder = holder[step] if isinstance(holder, list) and isinstance(step, int) else as_map(holder)[str(step)]
-    entries, key, now = as_map(holder), str(found.path[-1]), found.row.now
+    entries, key, now = as_map(holder), str(former.path[-1]), former.row.now
     *above, _ = key.split(".")
     value = entries.pop(key)
     if now and ("." not in now or above):
@@ -194,7 +194,7 @@ def _replaced(text: str, span: Span, new: str) -> str:
 def _known(document: Document, version: object, formats: Sequence[str]) -> str:
     if isinstance(version, str) and version in formats:
         return version
-    listed = ", ".join(f"`{one}`" for one in formats)
+    listed = ", ".join(f"`{known}`" for known in formats)
     if version is None:
         hint = f"add `apiVersion: {formats[-1]}`"
         raise SpecError([about(document, (), "BLIS1002", "the document lacks the key `apiVersion`", hint=hint)])

@@ -350,11 +350,11 @@ def _inference_perf(root: Section, clients: Clients, requests: int) -> tuple[flo
     if others:
         text = f"`inference_perf` and `{others[0]}` exclude each other"
         root.source.problem(("inference_perf",), text, code="BLIS2014", key=True)
-    found = None if section is None else _add_shared_prefix(section, clients)
+    load = None if section is None else _add_shared_prefix(section, clients)
     root.note(Fate.NO_EFFECT, "aggregate_rate", "the stage says the rate")
-    if found is None:
+    if load is None:
         return 0.0, 0
-    rate, total = found
+    rate, total = load
     return rate, min(requests, total) if requests else total
 
 

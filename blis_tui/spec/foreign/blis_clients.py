@@ -57,23 +57,23 @@ def conversation(section: Section, reasoning: Section | None, *, alone: bool) ->
         return None
     rounds, think_us = multi_turn.whole("max_rounds", low=1), multi_turn.whole("think_time_us")
     grows = multi_turn.choice("context_growth", ("accumulate",), otherwise="") == "accumulate"
-    found: dict[str, Json] = {"turns": max(1, rounds)}
+    session: dict[str, Json] = {"turns": max(1, rounds)}
     if think_us and rounds > 1:
-        found["think_time_ms"] = _milliseconds(multi_turn, "think_time_us", think_us)
-    found["history"] = "full" if grows else "none"
+        session["think_time_ms"] = _milliseconds(multi_turn, "think_time_us", think_us)
+    session["history"] = "full" if grows else "none"
     if closed is False:
-        found["pacing"] = "clock"
+        session["pacing"] = "clock"
     if not (alone and multi_turn.given("single_session")):
         multi_turn.lose("single_session", "sessions begin at the client's rate: write how many there are as `sessions`")
     multi_turn.finish()
-    return found
+    return session
 
 
 def _milliseconds(section: Section, key: str, us: int) -> int:
-    found = max(1, (us + 500) // 1000)
-    if found * 1000 != us:
-        section.note(Fate.APPROXIMATED, key, f"{us} us became {found} ms: times to think are whole milliseconds")
-    return found
+    ms = max(1, (us + 500) // 1000)
+    if ms * 1000 != us:
+        section.note(Fate.APPROXIMATED, key, f"{us} us became {ms} ms: times to think are whole milliseconds")
+    return ms
 
 
 def reasoning_of(reasoning: Section | None, name: str) -> dict[str, Json] | None:
@@ -106,16 +106,16 @@ def _share(percent: float) -> float:
 
 def multimodal_of(media: Section, lengths: Lengths) -> dict[str, Json]:
     """Return the ``multimodal`` of a client; its text is read elsewhere."""
-    found: dict[str, Json] = {}
+    body: dict[str, Json] = {}
     for theirs, ours in _MODALITIES.items():
         tokens, count = (media.section(f"{theirs}{part}_distribution") for part in ("", "_count"))
         if tokens is not None and count is not None:
-            found[ours] = {"count": lengths(count), "tokens": lengths(tokens)}
+            body[ours] = {"count": lengths(count), "tokens": lengths(tokens)}
         elif tokens is not None or count is not None:
             key = f"{theirs}{'' if tokens is not None else '_count'}_distribution"
             media.note(Fate.NO_EFFECT, key, "BLIS needs both how many there are and their tokens")
     media.finish()
-    return found
+    return body
 
 
 def rates_of(section: Section) -> tuple[float, dict[str, Json]] | None:
@@ -370,11 +370,11 @@ class Clients:
             self._append(section, self._unique(section, f"{name}-{member}"), share / population, own)
 
     def _absolute(
-        self, section: Section, found: tuple[float, dict[str, Json]] | None
+        self, section: Section, absolute: tuple[float, dict[str, Json]] | None
     ) -> tuple[float | None, dict[str, Json] | None]:
         """Return the peak rate in requests a second as the client's share, and its curve."""
         section.note(Fate.NO_EFFECT, "rate_fraction", "the windows have rates of their own")
-        return (None, None) if found is None else found
+        return (None, None) if absolute is None else absolute
 
     def _count(self, share: float, *, kept: bool) -> None:
         self.shares.append(share)
@@ -483,9 +483,9 @@ def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json])
     if media is None:
         return inputs
     text = media.section("text_distribution")
-    found = multimodal_of(media, _lengths)
-    if found:
-        body["multimodal"] = found
+    multimodal = multimodal_of(media, _lengths)
+    if multimodal:
+        body["multimodal"] = multimodal
     if text is None:
         section.note(Fate.APPROXIMATED, "multimodal", "it has no text: that of `input_distribution` stands beside it")
     return inputs if text is None else text
@@ -494,12 +494,12 @@ def _multimodal(section: Section, inputs: Section | None, body: dict[str, Json])
 def _reasoning(section: Section, body: dict[str, Json], *, alone: bool) -> None:
     part = section.section("reasoning")
     session = conversation(section, part, alone=alone)
-    found = reasoning_of(part, "reason_ratio_distribution")
+    reasoning = reasoning_of(part, "reason_ratio_distribution")
     if part is not None:
         part.finish()
-    if found is not None:
+    if reasoning is not None:
         # BLIS counts reasoning but ignores it otherwise: the history keeps it.
-        body["reasoning"] = {**found, **({"history": "kept"} if session is not None else {})}
+        body["reasoning"] = {**reasoning, **({"history": "kept"} if session is not None else {})}
     if session is not None:
         body["session"] = session
 
@@ -522,17 +522,17 @@ def _lengths(section: Section) -> dict[str, Json] | None:
         return None
     if kind == "empirical":
         return _empirical(params)
-    found = {name: params.number(name, required=True) for name in _PARAMETERS[kind]}
+    parameters = {name: params.number(name, required=True) for name in _PARAMETERS[kind]}
     bounds = {name: params.number(name) for name in ("min", "max")} if kind in _BOUNDED else {}
     params.finish()
-    if None in found.values():
+    if None in parameters.values():
         return None
     whole = {name: max(1, int(value)) for name, value in bounds.items() if value is not None}
     if kind == "constant":
-        return {"kind": kind, "value": max(1, int(found["value"] or 0))}
+        return {"kind": kind, "value": max(1, int(parameters["value"] or 0))}
     if kind == "gaussian":
-        return _gaussian(params, found["mean"] or 0, found["std_dev"] or 0, whole)
-    return {"kind": kind.replace("_", "-"), **found, **whole}
+        return _gaussian(params, parameters["mean"] or 0, parameters["std_dev"] or 0, whole)
+    return {"kind": kind.replace("_", "-"), **parameters, **whole}
 
 
 def _gaussian(params: Section, mean: float, std_dev: float, bounds: dict[str, int]) -> dict[str, Json]:

@@ -92,9 +92,11 @@ def of_values(sources: list[Source], wanted: Wanted, service: str | None = None)
 
 def _known(document: dict[str, Json]) -> list[tuple[str, dict[str, Json]]]:
     """Return charts with their values: those of the document, otherwise those of charts inside of it."""
-    inside = [document, *(as_map(one) for value in document.values() for one in (value, *as_map(value).values()))]
-    found = [[(name, one) for name, (keys, _) in CHARTS.items() if any(key in one for key in keys)] for one in inside]
-    return found[0] or [one for each in found for one in each]
+    inside = [document, *(as_map(part) for value in document.values() for part in (value, *as_map(value).values()))]
+    charts = [
+        [(name, part) for name, (keys, _) in CHARTS.items() if any(key in part for key in keys)] for part in inside
+    ]
+    return charts[0] or [pair for each in charts for pair in each]
 
 
 def _over(base: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
@@ -120,7 +122,9 @@ def _policy(
         given.problem((), text, hint=f"`{printable(named)}` is inside the picker's image" if named else None)
         given.stop_at_problems()
     keys = picked(configs[0], given, sources, roles=False)
-    body: dict[str, Json] = {key.removeprefix("policy."): one for key, one in keys.items() if key.startswith("policy.")}
+    body: dict[str, Json] = {
+        key.removeprefix("policy."): value for key, value in keys.items() if key.startswith("policy.")
+    }
     return Draft(
         source=given,
         kind="Policy",
@@ -171,7 +175,7 @@ def _of_production_stack(model: dict[str, Json], done: Deployed) -> dict[str, Js
         elif option is not None:
             words += [f"--{option}", str(value)]
     words += ["--enable-lora"] if model.get("enableLoRA") else []
-    words += [str(one) for one in as_list(config.get("extraArgs"))]
+    words += [str(argument) for argument in as_list(config.get("extraArgs"))]
     variables = list(as_list(model.get("env")))
     if cache.get("enabled"):
         role = cache.get("kvRole") or "kv_both"
@@ -194,7 +198,9 @@ def _model_service(document: dict[str, Json], done: Deployed) -> None:
     model = as_map(document.get("modelArtifacts"))
     served = model_of(str(model.get("uri") or "")) or str(model.get("name") or "")
     made = {role: as_map(document.get(role)) for role in ROLES}
-    both = all(one and one.get("create", True) and one.get("replicas") != 0 for one in made.values())
+    both = all(
+        component and component.get("create", True) and component.get("replicas") != 0 for component in made.values()
+    )
     for role, spec in made.items():
         if not spec or not spec.get("create", True) or spec.get("replicas") == 0:
             continue

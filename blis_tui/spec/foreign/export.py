@@ -112,22 +112,22 @@ class _Export:
     def __init__(self, data: dict[str, Json], engines: Sequence[str]) -> None:
         self.data = data
         batching = as_map(as_map(self.data.get("policy")).get("batching"))
-        found = next(
+        matching = next(
             (engine for engine in _ENGINES if engine.batching == batching.get("kind") and engine.name in engines), None
         )
-        if found is None:
+        if matching is None:
             wanted = [engine for engine in _ENGINES if engine.name in engines]
             titles = " or ".join(engine.title for engine in wanted)
             text = f"`policy.batching` is `{printable(str(batching.get('kind')))}`: no server of {titles} has it"
             raise InputError(
                 text, help=f"export an experiment with {' or '.join(engine.batching for engine in wanted)} batching"
             )
-        self.engine: _Engine = found
+        self.engine: _Engine = matching
         self.model = _id_of(_name(self.data.get("model")))
         self.hardware = _name(self.data.get("hardware"))
         head: dict[str, Json] = {**_HEAD, "model": self.model, "hardware": self.hardware, "workload": "chatbot"}
         self.version = str(batching.get("version"))
-        bare: dict[str, Json] = {**head, "policy": {"batching": found.batching}}
+        bare: dict[str, Json] = {**head, "policy": {"batching": matching.batching}}
         # Unchecked: on one GPU, without any argument, the model need not fit.
         self._bare = as_map(resolve(open_source("-", yaml_text(bare))).document.data)
         self.servers = [*self._servers()]
@@ -153,7 +153,7 @@ class _Export:
     def _servers(self) -> Iterator[_Servers]:
         cluster = as_map(self.data.get("cluster"))
         apart = as_map(cluster.get("disaggregation"))
-        pools = [as_map(one) for one in as_list(cluster.get("pools"))]
+        pools = [as_map(pool) for pool in as_list(cluster.get("pools"))]
         if not pools and apart:
             pools = [{"name": role, "role": role, "instances": apart.get(f"{role}_instances")} for role in _ROLES]
         for pool in pools or [{"name": "engine", "instances": cluster.get("instances")}]:
@@ -198,7 +198,7 @@ class _Export:
         about = printable(str(as_map(self.data.get("metadata")).get("description") or ""))
         comments = [f"# {about}"] if about else []
         comments += ["# Not in it: the load" + ("" if not lost else ", and these keys of the experiment:")]
-        comments += [f"#   {one}" for one in lost]
+        comments += [f"#   {line}" for line in lost]
         return Exported("\n".join(comments) + "\n" + text, lost)
 
 
@@ -209,7 +209,7 @@ def _vllm_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[st
     engine, scheduling = as_map(data.get("engine")), _get(data, "policy.scheduling.kind")
     if scheduling == "priority-fcfs":
         yield from ("--scheduling-policy", "priority")
-    off = [one.get("enable_prefix_caching") is False for one in (engine, as_map(bare.get("engine")))]
+    off = [part.get("enable_prefix_caching") is False for part in (engine, as_map(bare.get("engine")))]
     if all(off):  # of models with states; vLLM has it on from 0.26
         yield "--no-enable-prefix-caching"
     if (many := number(engine.get("data_parallel"))) > 1:
@@ -221,7 +221,7 @@ def _vllm_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[st
         yield from ("--speculative-config", json.dumps(config))
     if (mode := engine.get("cudagraph_mode")) is not None and not engine.get("enforce_eager"):
         yield from ("--compilation-config", json.dumps({"cudagraph_mode": mode}))
-    tiers = [as_map(one) for one in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
+    tiers = [as_map(tier) for tier in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
     if tiers and as_map(engine.get("kv_tiers")).get("kind") == "offload":
         extra: dict[str, Json] = {"num_cpu_blocks": tiers[0].get("blocks")}
         transfer = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
@@ -283,25 +283,25 @@ def _name(document: Json) -> str:
 
 def _get(data: dict[str, Json], key: str) -> Json:
     inside: Json = data
-    for one in key.split("."):
-        inside = as_map(inside).get(one)
+    for step in key.split("."):
+        inside = as_map(inside).get(step)
     return inside
 
 
-def _different(one: Json, other: Json, path: DataPath) -> Iterator[tuple[DataPath, Json]]:
+def _different(ours: Json, theirs: Json, path: DataPath) -> Iterator[tuple[DataPath, Json]]:
     """Yield what is in the first of two documents and not in the second, but for names."""
-    if path[-1] == "metadata" or one == other:
+    if path[-1] == "metadata" or ours == theirs:
         return
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in one:
-            yield from _different(one[key], other.get(key), (*path, key))
-        if one.get("kind") == other.get("kind"):  # another kind has other keys
-            yield from (((*path, key), None) for key in other if key not in one and key != "metadata")
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for at, (entry, others) in enumerate(zip(one, other, strict=True)):
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in ours:
+            yield from _different(ours[key], theirs.get(key), (*path, key))
+        if ours.get("kind") == theirs.get("kind"):  # another kind has other keys
+            yield from (((*path, key), None) for key in theirs if key not in ours and key != "metadata")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for at, (entry, others) in enumerate(zip(ours, theirs, strict=True)):
             yield from _different(entry, others, (*path, at))
     else:
-        yield path, one
+        yield path, ours
 
 
 # ---- formats ----
@@ -385,7 +385,7 @@ def _manifest(export: _Export) -> str:
         )
         if scaler:
             made.append(_scaler(server.name, scaler))
-    return "---\n".join(yaml_text(one) for one in made)
+    return "---\n".join(yaml_text(manifest) for manifest in made)
 
 
 def _read_manifest(export: _Export, source: Source, wanted: Wanted) -> Imported:

@@ -112,7 +112,7 @@ def _scale(groups: Sequence[_Group], body: dict[str, Json]) -> None:
     scalers = [group.scaler for group in groups]
     if not any(scalers):
         return
-    first = dict(next(one for one in scalers if one))
+    first = dict(next(scaler for scaler in scalers if scaler))
     pools = as_list(as_map(body.get("cluster")).get("pools"))
     for pool, scaler in zip(map(as_map, pools), scalers, strict=False):
         for key in ("min_instances", "max_instances"):
@@ -136,7 +136,7 @@ def _workload(fleet: Fleet, wanted: Wanted) -> Json:
         text = "no load is given: the workload is `chatbot` (--workload, or a benchmark)"
         fleet.given.note(Fate.ELSEWHERE, (), text)
         return "chatbot"
-    if any(one != fleet.loads[0] for one in fleet.loads):
+    if any(offered != fleet.loads[0] for offered in fleet.loads):
         text = f"there are {len(fleet.loads)} loads: the first one is taken (`spec import load` converts others)"
         fleet.given.note(Fate.ELSEWHERE, (), text)
     return fleet.loads[0]
@@ -377,7 +377,7 @@ def _host_cache(group: _Group) -> None:
 
 def _at_its_argument(problem: Diagnostic, draft: Draft) -> Diagnostic:
     """Return a problem of the experiment at the argument that it comes from."""
-    path = tuple(int(one) if one.isdigit() else one for one in problem.path.split("."))
+    path = tuple(int(step) if step.isdigit() else step for step in problem.path.split("."))
     for length in range(len(path), 0, -1):
         if origin := draft.origins.get(path[:length]):
             place = draft.source.document.place(origin, key=True)

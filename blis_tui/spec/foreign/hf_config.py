@@ -148,10 +148,10 @@ def _keys(data: Json) -> list[tuple[DataPath, str, Json]]:
     """Return every key of the configuration and of its text part."""
     top = data if isinstance(data, dict) else {}
     inner = top.get("text_config")
-    found: list[tuple[DataPath, str, Json]] = [((key,), key, value) for key, value in top.items()]
+    keys: list[tuple[DataPath, str, Json]] = [((key,), key, value) for key, value in top.items()]
     if isinstance(inner, dict):
-        found += [(("text_config", key), key, value) for key, value in inner.items()]
-    return found
+        keys += [(("text_config", key), key, value) for key, value in inner.items()]
+    return keys
 
 
 def _int(value: Json) -> int:

@@ -137,14 +137,14 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
     if kind == "concurrent":
         return _users(load, stages, clients=clients)
     _tell_pause(load, stages)
-    found: list[Json] = []
+    parts: list[Json] = []
     counts = []
     for stage in stages:
         rate, duration = stage.number("rate", required=True) or 0, stage.number("duration", required=True) or 0
         stage.finish()
-        found.append({"rate_per_s": rate, "duration_s": duration})
+        parts.append({"rate_per_s": rate, "duration_s": duration})
         counts.append(rate * duration / clients)
-    body: dict[str, Json] = {"stages": found}
+    body: dict[str, Json] = {"stages": parts}
     if kind == "poisson":
         if all(count == int(count) for count in counts):
             body["exact_stage_counts"] = True
@@ -171,7 +171,7 @@ def _conversations(
     """Convert users who each hold one conversation as long as the load lasts, at the given total rate."""
     of_each = [int(str(kind.pop("users"))) for kind in kinds]
     users = sum(of_each)
-    stages = [as_map(one) for one in as_list(body.get("stages"))]
+    stages = [as_map(stage) for stage in as_list(body.get("stages"))]
     if arrivals.get("kind") == "closed-loop":
         for kind in kinds:
             kind["session"] = {"turns": _MOST_TURNS}

@@ -66,7 +66,7 @@ def documents(source: Source) -> list[dict[str, Json]]:
         SpecError: it is no YAML, or too large.
     """
     try:
-        found = [as_map(cast("Json", one)) for one in yaml.safe_load_all(source.text)]
+        objects = [as_map(cast("Json", document)) for document in yaml.safe_load_all(source.text)]
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
@@ -75,19 +75,19 @@ def documents(source: Source) -> list[dict[str, Json]]:
         raise SpecError(
             [located("BLIS0001", text, place, hint="templates such as `{{TOKEN}}` are filled in first")]
         ) from None
-    if sum(1 for one in found for _ in values(one)) >= _MOST_VALUES:
+    if sum(1 for document in objects for _ in values(document)) >= _MOST_VALUES:
         raise SpecError([located("BLIS0001", "too many values", Location(source, Span(1, 1, 2)))])
-    return found
+    return objects
 
 
 def values(value: Json, most: int = _MOST_VALUES) -> Iterator[Json]:
     """Yield a value and all inside of it, but no more than ``most``."""
     left = [value]
     while left and most > 0:
-        one = left.pop()
+        node = left.pop()
         most -= 1
-        yield one
-        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        yield node
+        left += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
 
 
 def place_in(text: str, sources: Sequence[Source], after: Location | None = None) -> Location:
@@ -119,24 +119,24 @@ def gpu_of(*parts: Json) -> str:
 
 def gpu_named(*labels: str) -> str:
     """Return the hardware that one of several labels of nodes names; empty = none that is known."""
-    found = (name for label in labels for pattern, name in _GPUS.items() if re.search(pattern, label, re.IGNORECASE))
-    return next(found, "")
+    names = (name for label in labels for pattern, name in _GPUS.items() if re.search(pattern, label, re.IGNORECASE))
+    return next(names, "")
 
 
 def image_of(value: Json) -> str:
     """Return an image, which may be written as a map of its parts."""
-    one = as_map(value)
-    name = "/".join(str(one[key]) for key in ("registry", "repository", "name") if one.get(key))
-    return f"{name}:{one.get('tag') or 'latest'}" if one else str(value or "")
+    image = as_map(value)
+    name = "/".join(str(image[key]) for key in ("registry", "repository", "name") if image.get(key))
+    return f"{name}:{image.get('tag') or 'latest'}" if image else str(value or "")
 
 
 def environment(container: Mapping[str, Json], maps: Mapping[str, Mapping[str, Json]]) -> dict[str, str]:
     """Return the variables of a container that are written down; ``maps`` has ConfigMaps by name."""
     known: dict[str, str] = {}
-    for one in as_list(container.get("envFrom")):
-        named = as_map(as_map(one).get("configMapRef")).get("name")
+    for reference in as_list(container.get("envFrom")):
+        named = as_map(as_map(reference).get("configMapRef")).get("name")
         known.update({str(key): str(value) for key, value in maps.get(str(named), {}).items()})
-    for pair in [as_map(one) for key in ("env", "envs") for one in as_list(container.get(key))]:
+    for pair in [as_map(entry) for key in ("env", "envs") for entry in as_list(container.get(key))]:
         source = as_map(as_map(pair.get("valueFrom")).get("configMapKeyRef"))
         value = pair.get("value", maps.get(str(source.get("name")), {}).get(str(source.get("key"))))
         if value is not None:
@@ -171,9 +171,9 @@ def part_of(
     image = image_of(container.get("image"))
     known = {**environment(container, maps), **variables}
     texts = [
-        _substituted(str(one), known)
+        _substituted(str(word), known)
         for key in ("command", "args")
-        for one in (
+        for word in (
             as_list(container.get(key)) or ([container.get(key)] if isinstance(container.get(key), str) else [])
         )
     ]
@@ -182,12 +182,12 @@ def part_of(
     named = place_in(f"name: {part.name.rpartition('/')[2]}", sources)
     place = place_in(image.rpartition("/")[2].partition(":")[0] or part.name, sources, named)
     words = [Word(text, place_in(stands.get(text.partition("=")[0], text), sources, place)) for text in texts]
-    files = {name: str(text) for one in maps.values() for name, text in one.items()}
+    files = {name: str(text) for config_map in maps.values() for name, text in config_map.items()}
     engine = engine_of(image)
-    tried = [(one, words) for one in ENGINES if words]
+    tried = [(engine, words) for engine in ENGINES if words]
     tried += [(engine, [Word("docker", place), Word(image, place), *words])] if engine else []
-    for one, line in tried:
-        if (start := start_of(one, Command(tuple(line), known, files))) is not None:
+    for engine, line in tried:
+        if (start := start_of(engine, Command(tuple(line), known, files))) is not None:
             return part._replace(start=start._replace(version=start.version or version_of(image)))
     return None
 
@@ -277,9 +277,9 @@ def _shown(metrics: Json) -> str:
     """Return the names of metrics and their targets."""
     if isinstance(metrics, str):
         return f"`{metrics}`"
-    found = []
-    for one in as_list(metrics):
-        inside = as_map(one)
+    texts = []
+    for metric in as_list(metrics):
+        inside = as_map(metric)
         inside = as_map(
             next((inside[key] for key in ("pods", "external", "object", "resource") if key in inside), inside)
         )
@@ -289,8 +289,8 @@ def _shown(metrics: Json) -> str:
         target = as_map(inside.get("target"))
         aim = next((target[key] for key in ("averageValue", "value", "averageUtilization") if key in target), None)
         aim = aim or metadata.get("threshold") or inside.get("targetValue")
-        found.append(f"`{name}`" + (f" (target {aim})" if aim is not None else ""))
-    return " and ".join(found[:5])
+        texts.append(f"`{name}`" + (f" (target {aim})" if aim is not None else ""))
+    return " and ".join(texts[:5])
 
 
 KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -332,23 +332,23 @@ class _Kustomization:
         left = next((key for key in _NOT_DONE if self._data.get(key)), None)
         if left is not None:
             raise self._error(left, f"`{left}` is not followed", "import what `kustomize build` prints")
-        found: list[dict[str, Json]] = []
+        objects: list[dict[str, Json]] = []
         below: list[Source] = []
         for key in ("resources", "bases", "components"):
             for name in as_list(self._data.get(key)):
                 more, read = self._resource(str(name))
-                found, below = found + more, below + read
-        found += [_generated(one) for one in as_list(self._data.get("configMapGenerator"))]
-        found = [copied(one) for one in found]  # type: ignore[misc]
+                objects, below = objects + more, below + read
+        objects += [_generated(generator) for generator in as_list(self._data.get("configMapGenerator"))]
+        objects = [copied(document) for document in objects]  # type: ignore[misc]
         for patch in self._patches():
-            self._patch(as_map(patch), found)
+            self._patch(as_map(patch), objects)
         for image in map(as_map, as_list(self._data.get("images"))):
-            _set_image(image, found)
+            _set_image(image, objects)
         for replicas in map(as_map, as_list(self._data.get("replicas"))):
-            for one in found:
-                if as_map(one.get("metadata")).get("name") == replicas.get("name"):
-                    as_map(one.setdefault("spec", {}))["replicas"] = number(replicas.get("count"), 0)
-        return found, self._sources + below
+            for document in objects:
+                if as_map(document.get("metadata")).get("name") == replicas.get("name"):
+                    as_map(document.setdefault("spec", {}))["replicas"] = number(replicas.get("count"), 0)
+        return objects, self._sources + below
 
     def _error(self, text: str, message: str, hint: str) -> SpecError:
         place = place_in(text, [self._source])
@@ -373,10 +373,10 @@ class _Kustomization:
     def _patches(self) -> list[Json]:
         """Return all patches in the form of ``patches``."""
         listed = as_list(self._data.get("patchesStrategicMerge"))
-        merges: list[Json] = [{"patch": one} if "\n" in str(one) else {"path": one} for one in listed]
+        merges: list[Json] = [{"patch": patch} if "\n" in str(patch) else {"path": patch} for patch in listed]
         return [*merges, *as_list(self._data.get("patchesJson6902")), *as_list(self._data.get("patches"))]
 
-    def _patch(self, entry: dict[str, Json], found: list[dict[str, Json]]) -> None:
+    def _patch(self, entry: dict[str, Json], objects: list[dict[str, Json]]) -> None:
         source = self._source
         text = entry.get("patch")
         if text is None:
@@ -395,25 +395,25 @@ class _Kustomization:
             inline = Source(source.name, "list:\n" + "\n".join(f"  {line}" for line in lines), source.directory)
         for patch in [document for document in documents(inline) if document]:
             wanted = target or {"kind": patch.get("kind"), "name": as_map(patch.get("metadata")).get("name")}
-            chosen = [one for one in found if _is(one, wanted)]
+            chosen = [document for document in objects if _is(document, wanted)]
             shown = f"{wanted.get('kind') or ''} {wanted.get('name') or ''}".strip() or "anything"
             if not chosen:
                 raise self._error(str(wanted.get("name") or ""), f"no resource is the {shown} of a patch", "")
-            for one in chosen:
+            for patched in chosen:
                 if operations:
                     for operation in map(as_map, as_list(patch.get("list"))):
-                        self._operate(one, operation)
+                        self._operate(patched, operation)
                 else:
-                    made = merged(one, patch, named=_MERGED.fullmatch(str(one.get("apiVersion"))) is not None)
-                    kept = {"kind": one.get("kind"), "metadata": one.get("metadata")}
-                    one.clear()
-                    one.update({**as_map(made), **(kept if target else {})})
+                    made = merged(patched, patch, named=_MERGED.fullmatch(str(patched.get("apiVersion"))) is not None)
+                    kept = {"kind": patched.get("kind"), "metadata": patched.get("metadata")}
+                    patched.clear()
+                    patched.update({**as_map(made), **(kept if target else {})})
 
     def _operate(self, document: dict[str, Json], operation: dict[str, Json]) -> None:
         """Apply one operation of a JSON patch."""
         path = str(operation.get("path") or "")
         what = str(operation.get("op"))
-        steps = [one.replace("~1", "/").replace("~0", "~") for one in path.split("/")[1:]]
+        steps = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
         wrong = self._error(path, f"the patch `{printable(what)} {printable(path)}` cannot be applied", "")
         if not steps or what not in ("add", "replace", "remove", "test"):
             raise wrong
@@ -446,9 +446,9 @@ def _is(document: dict[str, Json], target: Mapping[str, Json]) -> bool:
     metadata = as_map(document.get("metadata"))
     pairs = ((target.get("kind"), document.get("kind")), (target.get("name"), metadata.get("name")))
     try:
-        return all(one is None or re.fullmatch(str(one), str(other)) is not None for one, other in pairs)
+        return all(pattern is None or re.fullmatch(str(pattern), str(other)) is not None for pattern, other in pairs)
     except re.error:
-        return all(one in (None, other) for one, other in pairs)
+        return all(wanted in (None, other) for wanted, other in pairs)
 
 
 def merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
@@ -465,20 +465,20 @@ def merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
     if not (named and by and isinstance(base, list) and isinstance(patch, list)):
         return copied(patch)
     entries = list(base)
-    for one in patch:
-        at = next((at for at, old in enumerate(entries) if as_map(old).get(by) == as_map(one).get(by)), None)
-        if as_map(one).get("$patch") == "delete":
+    for entry in patch:
+        at = next((at for at, old in enumerate(entries) if as_map(old).get(by) == as_map(entry).get(by)), None)
+        if as_map(entry).get("$patch") == "delete":
             entries = entries if at is None else entries[:at] + entries[at + 1 :]
         elif at is None:
-            entries.append(copied(one))
+            entries.append(copied(entry))
         else:
-            entries[at] = merged(entries[at], one, named=named)
+            entries[at] = merged(entries[at], entry, named=named)
     return entries
 
 
-def _set_image(image: dict[str, Json], found: list[dict[str, Json]]) -> None:
+def _set_image(image: dict[str, Json], objects: list[dict[str, Json]]) -> None:
     """Set name and tag of an image wherever a container has it."""
-    for container in [as_map(value) for one in found for value in values(one)]:
+    for container in [as_map(value) for document in objects for value in values(document)]:
         named, sign, tag = str(container.get("image") or "").partition(":")
         if named and named == image.get("name") and isinstance(container.get("image"), str):
             tag = str(image.get("newTag") or tag)
@@ -488,6 +488,6 @@ def _set_image(image: dict[str, Json], found: list[dict[str, Json]]) -> None:
 
 def _generated(entry: Json) -> dict[str, Json]:
     """Return the ConfigMap of a generator, as far as its values stand in the kustomization."""
-    one = as_map(entry)
-    pairs = [str(text).partition("=")[::2] for text in as_list(one.get("literals"))]
-    return {"kind": "ConfigMap", "metadata": {"name": one.get("name")}, "data": dict(pairs)}
+    generator = as_map(entry)
+    pairs = [str(text).partition("=")[::2] for text in as_list(generator.get("literals"))]
+    return {"kind": "ConfigMap", "metadata": {"name": generator.get("name")}, "data": dict(pairs)}

@@ -108,7 +108,7 @@ def _load(scenario: Section, rate: float | None) -> tuple[dict[str, Json], int]:
     if rate is not None:
         rates = [rate]
     if len(rates) > 1:
-        listed = ", ".join(f"{one:g}" for one in rates)
+        listed = ", ".join(f"{offered:g}" for offered in rates)
         scenario.source.problem(
             (*scenario.path, "rate"), f"each of the rates {listed} is a benchmark of its own", hint="choose with --rate"
         )
@@ -148,10 +148,14 @@ def _numbers(section: Section, key: str) -> list[float]:
     """Read one number or a list of them."""
     value = section.get(key)
     values = value if isinstance(value, list) else [] if value is None else [value]
-    found = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool) and 0 < one <= LARGEST]
-    if len(found) < len(values):
+    numbers = [
+        number
+        for number in values
+        if isinstance(number, int | float) and not isinstance(number, bool) and 0 < number <= LARGEST
+    ]
+    if len(numbers) < len(values):
         section.source.problem((*section.path, key), "expected positive numbers", code="BLIS1003")
-    return found
+    return numbers
 
 
 def _seconds(scenario: Section) -> float:
@@ -317,20 +321,22 @@ def import_load(
     """
     if isinstance(path_or_words, Path):
         source = read_source(path_or_words)
-        found = commands(source, variables)
+        started = commands(source, variables)
     else:
         source = Source("--", " ".join(path_or_words))
-        found = [Command(tuple(places(list(path_or_words), source)), {})]
+        started = [Command(tuple(places(list(path_or_words), source)), {})]
     given = Input(Document({}, source))
-    words_of = [tuple(word.text for word in one.words) for one in found]
+    words_of = [tuple(word.text for word in candidate.words) for candidate in started]
     tools = [
-        (tool, one) for at, one in enumerate(found) if (tool := tool_of(one)) and words_of[at] not in words_of[:at]
+        (tool, candidate)
+        for at, candidate in enumerate(started)
+        if (tool := tool_of(candidate)) and words_of[at] not in words_of[:at]
     ]
     if len(tools) != 1:
         if tools:
             given.document.values[()] = tools[1][1].words[0].place
         text = f"{len(tools)} commands measure a server" if tools else "no command measures a server"
-        hint = "expected one of " + ", ".join(f"`{one}`" for one in _USAGE.values())
+        hint = "expected one of " + ", ".join(f"`{usage}`" for usage in _USAGE.values())
         given.problem((), text, hint="of a loop, choose one with `--var NAME=VALUE`" if tools else hint)
         given.stop_at_problems()
     (tool, command), *_ = tools
@@ -341,7 +347,7 @@ def import_load(
         given.stop_at_problems()
     given.document.values[()] = command.words[0].place
     if tool == "guidellm":
-        given.document.data = _scenario([one.text for one in command.words])
+        given.document.data = _scenario([word.text for word in command.words])
         return from_scenario(given, name or tool, "of a command", rate)
     body = load_of(command, given) if tool in ("vllm", "sglang") else _profiled(command, given)
     given.stop_at_problems()
@@ -366,7 +372,7 @@ def _scenario(texts: list[str]) -> dict[str, Json]:
     made: dict[str, Json] = {}
     for key, value in options.items():
         known = key.replace("-", "_")
-        numbers = [_number({"": one}, "", -1.0) for one in value.split(",")]
+        numbers = [_number({"": text}, "", -1.0) for text in value.split(",")]
         if known == "rate":
             made[known] = list(numbers)
         elif known in ("max_seconds", "max_requests", "random_seed"):
@@ -463,21 +469,21 @@ def _lengths(options: dict[str, str], engine: str) -> dict[str, Json]:
     With a range ratio r and a length n, vLLM draws uniformly from n (1 - r) to n (1 + r), 0 by default; SGLang from
     n r to n, with 0 by default. Sources: vLLM 0.33, ``benchmarks/datasets.py``; SGLang 0.5.23, ``bench_serving.py``.
     """
-    ratio, found = _number(options, "random-range-ratio", 0.0), dict[str, "Json"]()
+    ratio, lengths = _number(options, "random-range-ratio", 0.0), dict[str, "Json"]()
     for key, name, tokens in zip(("input", "output"), ("input_tokens", "output_tokens"), _LENGTHS[engine], strict=True):
         length = _number(options, f"random-{key}-len", tokens)
         low, high = (length * (1 - ratio), length * (1 + ratio)) if engine == "vllm" else (length * ratio, length)
         low, high = max(1, int(low)), max(1, int(high))
-        found[name] = low if low == high else {"kind": "uniform", "min": low, "max": high}
+        lengths[name] = low if low == high else {"kind": "uniform", "min": low, "max": high}
     if prefix := int(_number(options, "random-prefix-len", 0)):
-        found["prefix"] = {"group": "bench", "tokens": prefix}
-    return found
+        lengths["prefix"] = {"group": "bench", "tokens": prefix}
+    return lengths
 
 
 def _options(texts: list[str], known: Sequence[str] = ()) -> dict[str, str]:
     """Return the options behind the tool's name; the beginning of a single known one stands for it, as in Python."""
     begin = next((at + 1 for at, text in enumerate(texts) if text.endswith(_NAMED)), 0)
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for at, text in enumerate(texts[begin:], begin):
         if text == "--":
             break
@@ -485,9 +491,9 @@ def _options(texts: list[str], known: Sequence[str] = ()) -> dict[str, str]:
             name, given, value = text.lstrip("-").partition("=")
             following = texts[at + 1] if at + 1 < len(texts) and not texts[at + 1].startswith("-") else ""
             name = name.replace("_", "-")
-            meant = [one for one in known if one.startswith(name)]
-            found[meant[0] if len(meant) == 1 else name] = value if given else following
-    return found
+            meant = [option for option in known if option.startswith(name)]
+            options[meant[0] if len(meant) == 1 else name] = value if given else following
+    return options
 
 
 def _number(options: dict[str, str], name: str, otherwise: float) -> float:

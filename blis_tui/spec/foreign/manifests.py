@@ -88,12 +88,12 @@ class Deployed:
     ) -> bool:
         """Add the servers that a container starts, or the policy of a router; return whether it starts one."""
         known = {**variables, **self.variables}
-        found = part_of(container, self.sources, part, variables=known, maps=self.maps, stands=stands)
-        self.parts += [found] if found is not None else []
-        texts = [str(one) for key in _WORDS for one in as_list(container.get(key))]
-        if found is None and (name := router_in([str(container.get("name")), *texts])):
+        server = part_of(container, self.sources, part, variables=known, maps=self.maps, stands=stands)
+        self.parts += [server] if server is not None else []
+        texts = [str(text) for key in _WORDS for text in as_list(container.get(key))]
+        if server is None and (name := router_in([str(container.get("name")), *texts])):
             self.keys.update(routing_in(texts, self.given, self.mark(name)))
-        return found is not None
+        return server is not None
 
     def pick(self, configs: Sequence[dict[str, Json]]) -> None:
         """Take the routing of an endpoint picker, and check that it counts in the engine's blocks."""
@@ -177,8 +177,11 @@ def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
 
 def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None:
     """Add the servers of one role: its own command and arguments, and those that KServe adds."""
-    containers = [as_map(one) for one in as_list(as_map(spec.get("template")).get("containers"))]
-    own = next((one for one in containers if one.get("name") == "main"), {} if not containers else containers[0])
+    containers = [as_map(container) for container in as_list(as_map(spec.get("template")).get("containers"))]
+    own = next(
+        (container for container in containers if container.get("name") == "main"),
+        {} if not containers else containers[0],
+    )
     parallel = as_map(spec.get("parallelism"))
     added = []
     for key, option in PARALLELISM.items():
@@ -205,7 +208,9 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
 
 def _at_mount(container: Mapping[str, Json], model: str) -> dict[str, Json]:
     """Return a container whose model is the one that KServe mounts."""
-    lists = {key: [str(one).replace(_MOUNT, model or _MOUNT) for one in as_list(container.get(key))] for key in _WORDS}
+    lists = {
+        key: [str(word).replace(_MOUNT, model or _MOUNT) for word in as_list(container.get(key))] for key in _WORDS
+    }
     return {**container, **{key: list[Json](words) for key, words in lists.items()}}
 
 
@@ -218,8 +223,8 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
     if "maxReplicas" in predictor:
         scaler = autoscaler_of(predictor, done.given, done.mark("predictor"), instances=copies)
     part = Part(name, Start(()), copies, gpu_of(predictor), scaler=scaler)
-    for one in as_list(predictor.get("containers")):
-        done.add(as_map(one), part)
+    for container in as_list(predictor.get("containers")):
+        done.add(as_map(container), part)
     if model:
         arguments: list[str] = []
         for word in map(str, as_list(model.get("args"))):
@@ -254,15 +259,15 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
     named = {**as_map(spec.get("services")), **_by_name(spec.get("services")), **_by_name(spec.get("components"))}
     mode = ""
     for name, service in named.items():
-        one = as_map(service)
-        kind = str(one.get("componentType") or one.get("type") or "").lower()
-        pod = as_map(one.get("extraPodSpec") or as_map(one.get("podTemplate")).get("spec"))
+        component = as_map(service)
+        kind = str(component.get("componentType") or component.get("type") or "").lower()
+        pod = as_map(component.get("extraPodSpec") or as_map(component.get("podTemplate")).get("spec"))
         containers = [as_map(inside) for inside in as_list(pod.get("containers"))]
         main = as_map(pod.get("mainContainer")) or next((each for each in containers if each.get("name") == "main"), {})
         main = main or (containers[0] if containers else {})
-        variables = [*shared, *as_list(one.get("envs") or one.get("env")), *as_list(main.get("env"))]
+        variables = [*shared, *as_list(component.get("envs") or component.get("env")), *as_list(main.get("env"))]
         container = {**main, "env": list[Json](variables)}
-        if one.get("replicas") == 0:
+        if component.get("replicas") == 0:
             done.note(Fate.NO_EFFECT, name, "it has no instances")
             continue
         if kind in _BESIDE or "planner" in name.lower():
@@ -273,20 +278,23 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
             words = [word for text in words for word in text.split()]
             mode = value_of(words, "--router-mode") or environment(container, done.maps).get("DYN_ROUTER_MODE", "")
             continue
-        sub = str(one.get("subComponentType") or one.get("role") or "").lower()
+        sub = str(component.get("subComponentType") or component.get("role") or "").lower()
         role = _WORKERS.get(sub) or _WORKERS.get(kind, "")
-        scaling, copies, scaler = as_map(one.get("autoscaling")), number(one.get("replicas")), {}
+        scaling, copies, scaler = as_map(component.get("autoscaling")), number(component.get("replicas")), {}
         if scaling.get("enabled"):
             scaler = autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=copies)
-        done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(one), role, scaler))
+        done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(component), role, scaler))
     if mode:
         done.given.document.keys[("router mode",)] = place_in(mode, done.sources)
         done.keys.update(routing_of(mode, done.given, ("router mode",)))
 
 
 def _by_name(components: Json) -> dict[str, Json]:
-    listed = [as_map(one) for one in as_list(components)]
-    return {str(one.get("name") or one.get("componentName") or at): one for at, one in enumerate(listed)}
+    listed = [as_map(component) for component in as_list(components)]
+    return {
+        str(component.get("name") or component.get("componentName") or at): component
+        for at, component in enumerate(listed)
+    }
 
 
 OPERATORS: Final[Mapping[str, Callable[[dict[str, Json], Deployed], None]]] = MappingProxyType(
@@ -336,15 +344,15 @@ def import_kubernetes(paths: Path | Sequence[Path], wanted: Wanted, service: str
 
 
 def of_documents(
-    found: Sequence[dict[str, Json]], sources: list[Source], wanted: Wanted, service: str | None = None
+    objects: Sequence[dict[str, Json]], sources: list[Source], wanted: Wanted, service: str | None = None
 ) -> Imported:
     """Convert the documents of files; otherwise like :func:`import_kubernetes`."""
     given = Input(Document({}, sources[0]))
-    done = Deployed(given, sources, wanted.variables, _maps(found))
-    kinds = {str(document.get("kind")) for document in found}
-    bases = [one for one in found if BASES.get(str(one.get("kind"))) in kinds]
+    done = Deployed(given, sources, wanted.variables, _maps(objects))
+    kinds = {str(document.get("kind")) for document in objects}
+    bases = [other for other in objects if BASES.get(str(other.get("kind"))) in kinds]
     done.bases = {str(as_map(base.get("metadata")).get("name")): as_map(base.get("spec")) for base in bases}
-    for document in found:
+    for document in objects:
         kind = str(document.get("kind") or "")
         if as_map(document.get("services")) and not kind:
             _compose(document, done)
@@ -352,9 +360,9 @@ def of_documents(
             OPERATORS[kind](document, done)
         elif kind not in SCALERS and BASES.get(kind) not in kinds:
             _workload(document, done)
-    beside = [one for one in found if str(one.get("kind")) not in OPERATORS]
-    done.pick([made for one in beside for made in pickers(one, sources[0])])
-    _scale(found, done)
+    beside = [other for other in objects if str(other.get("kind")) not in OPERATORS]
+    done.pick([made for other in beside for made in pickers(other, sources[0])])
+    _scale(objects, done)
     return finish(done, wanted, service)
 
 
@@ -386,39 +394,39 @@ def finish(done: Deployed, wanted: Wanted, service: str | None) -> Imported:
 
 def _read(paths: Sequence[Path]) -> tuple[list[dict[str, Json]], list[Source]]:
     """Return the documents of files and folders, and the files."""
-    found: list[dict[str, Json]] = []
+    objects: list[dict[str, Json]] = []
     sources: list[Source] = []
     for path in paths:
         inside = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
         kustomization = next((path / name for name in KUSTOMIZATIONS if (path / name).is_file()), None)
         if kustomization is not None or path.name in KUSTOMIZATIONS:
             more, read = kustomized(kustomization or path)
-            found, sources = found + more, sources + read
+            objects, sources = objects + more, sources + read
             continue
         if not inside:
             raise InputError(f"{path} has no manifest", help="expected a kustomization.yaml, or *.yaml")
-        for one in inside:
-            source = read_source(one)
+        for file in inside:
+            source = read_source(file)
             sources.append(source)
             read_here = documents(source)
             if any(document.get("kind") == "Kustomization" for document in read_here):
-                more, read = kustomized(one)
-                found, sources = found + more, sources[:-1] + read
+                more, read = kustomized(file)
+                objects, sources = objects + more, sources[:-1] + read
             else:
-                found += [inner for document in read_here for inner in _items(document)]
-    return found, sources
+                objects += [inner for document in read_here for inner in _items(document)]
+    return objects, sources
 
 
 def _items(document: dict[str, Json]) -> list[dict[str, Json]]:
     """Return the documents of a ``List``, otherwise the document itself."""
     listed = document.get("kind") == "List"
-    return [as_map(one) for one in as_list(document.get("items"))] if listed else [document]
+    return [as_map(item) for item in as_list(document.get("items"))] if listed else [document]
 
 
-def _maps(found: Sequence[dict[str, Json]]) -> dict[str, dict[str, Json]]:
+def _maps(objects: Sequence[dict[str, Json]]) -> dict[str, dict[str, Json]]:
     """Return the data of ConfigMaps by their names."""
-    maps = [one for one in found if one.get("kind") == "ConfigMap"]
-    return {str(as_map(one.get("metadata")).get("name")): as_map(one.get("data")) for one in maps}
+    maps = [config_map for config_map in objects if config_map.get("kind") == "ConfigMap"]
+    return {str(as_map(config_map.get("metadata")).get("name")): as_map(config_map.get("data")) for config_map in maps}
 
 
 def _serving(done: Deployed) -> list[Part]:
@@ -461,7 +469,7 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
     roles = as_list(spec.get("roles") or as_map(as_map(spec.get("template")).get("spec")).get("roles"))
     for role in map(as_map, roles):  # AIBrix's StormService
         named = str(role.get("name"))
-        known = next((one for one in ROLES if one in named.lower()), "")
+        known = next((role for role in ROLES if role in named.lower()), "")
         part = Part(f"{named}/{name}", Start(()), copies * number(role.get("replicas")), gpu_of(role) or gpu, known)
         _pods(role, part, done, variables)
     if not roles:
@@ -478,9 +486,9 @@ def _pods(spec: Json, part: Part, done: Deployed, variables: Mapping[str, str]) 
             done.add(container, named, variables=variables)
 
 
-def _scale(found: Sequence[dict[str, Json]], done: Deployed) -> None:
+def _scale(objects: Sequence[dict[str, Json]], done: Deployed) -> None:
     """Take the autoscaler of the servers."""
-    for document in found:
+    for document in objects:
         spec = as_map(document.get("spec"))
         if document.get("kind") not in SCALERS:
             continue
@@ -504,28 +512,28 @@ def _compose(document: dict[str, Json], done: Deployed) -> None:
     known = {**_dotenv(done.sources[0]), **done.variables}
     done.pools = False
     for name, service in as_map(document.get("services")).items():
-        one = as_map(service)
-        image = _filled(str(one.get("image") or ""), known)
-        words: list[Json] = [*_words(one.get("entrypoint"), known), *_words(one.get("command"), known)]
-        variables = _variables(one.get("environment"), known)
-        copies = as_map(one.get("deploy")).get("replicas", one.get("scale", 1))
+        body = as_map(service)
+        image = _filled(str(body.get("image") or ""), known)
+        words: list[Json] = [*_words(body.get("entrypoint"), known), *_words(body.get("command"), known)]
+        variables = _variables(body.get("environment"), known)
+        copies = as_map(body.get("deploy")).get("replicas", body.get("scale", 1))
         container: dict[str, Json] = {"image": image, "args": words, "env": variables}
         part = Part(name, Start(()), number(copies))
-        found = part_of(container, done.sources, part, variables=done.variables)
-        done.parts += [found] if found is not None else []
+        server = part_of(container, done.sources, part, variables=done.variables)
+        done.parts += [server] if server is not None else []
 
 
 def _variables(value: Json, known: Mapping[str, str]) -> list[Json]:
     """Return the environment of a service, which is a map or a list of ``NAME=VALUE``."""
-    pairs = [(key, str(one)) for key, one in as_map(value).items() if one is not None]
-    pairs += [str(one).partition("=")[::2] for one in as_list(value) if "=" in str(one)]
+    pairs = [(key, str(text)) for key, text in as_map(value).items() if text is not None]
+    pairs += [str(text).partition("=")[::2] for text in as_list(value) if "=" in str(text)]
     return [{"name": name, "value": _filled(text, known)} for name, text in pairs]
 
 
 def _words(value: Json, known: Mapping[str, str]) -> list[str]:
     """Return the words of a compose file's command: a list, or a text that is split as a shell does."""
     if isinstance(value, list):
-        return [_filled(str(one), known) for one in value]
+        return [_filled(str(word), known) for word in value]
     try:
         return shlex.split(_filled(value, known)) if isinstance(value, str) else []
     except ValueError:

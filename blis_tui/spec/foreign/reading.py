@@ -142,7 +142,7 @@ class Input:
 def _with_quoted_keys(text: str, diagnostics: Collection[Diagnostic]) -> str | None:
     """Return the text with every numeric key quoted; None = it has other errors, too."""
     lines = text.split("\n")
-    for diagnostic in sorted(diagnostics, key=lambda one: (one.line, -one.column)):
+    for diagnostic in sorted(diagnostics, key=lambda problem: (problem.line, -problem.column)):
         match = _NUMBER_KEY.match(diagnostic.message)
         at = diagnostic.column - 1
         if (

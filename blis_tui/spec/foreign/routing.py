@@ -69,11 +69,11 @@ def routing_of(name: str, given: Input, path: DataPath) -> dict[str, Json]:
         given: where it is noted.
         path: its path in the input.
     """
-    found = POLICIES.get("".join(one for one in name.lower() if one.isalnum()))
-    if found is None:
+    entry = POLICIES.get("".join(character for character in name.lower() if character.isalnum()))
+    if entry is None:
         given.note(Fate.NOT_CARRIED, path, f"routing `{printable(name)}` is not simulated: instances take turns")
         return {}
-    policy, why = found
+    policy, why = entry
     shown = policy["kind"] if isinstance(policy["kind"], str) else ""
     text = f"`policy.routing: {shown}`" + (f": {why}" if why else "")
     given.note(Fate.APPROXIMATED if why else Fate.TAKEN, path, text)
@@ -130,8 +130,8 @@ def pickers(value: Json, source: Source) -> Iterator[dict[str, Json]]:
     Raises:
         SpecError: such a text is no YAML.
     """
-    for one in values(value):
-        inside = as_map(one)
+    for node in values(value):
+        inside = as_map(node)
         if inside.get("kind") == KIND:
             yield inside
         named, texts = inside.get("pluginsConfigFile"), as_map(inside.get("pluginsCustomConfig"))
@@ -146,9 +146,9 @@ def pickers(value: Json, source: Source) -> Iterator[dict[str, Json]]:
 
 def unread_file(value: Json) -> str:
     """Return the file of plugins that values name, but do not have: it is inside an image; empty = none."""
-    for one in map(as_map, values(value)):
-        named = one.get("pluginsConfigFile")
-        if named and str(named) not in as_map(one.get("pluginsCustomConfig")):
+    for node in map(as_map, values(value)):
+        named = node.get("pluginsConfigFile")
+        if named and str(named) not in as_map(node.get("pluginsCustomConfig")):
             return str(named)
     return ""
 
@@ -168,7 +168,7 @@ def picked(config: dict[str, Json], given: Input, sources: Sequence[Source], *, 
 def block_size(config: dict[str, Json]) -> int:
     """Return the tokens of a block that a precise prefix cache counts with; 0 = not said."""
     counting = [as_map(as_map(value).get("tokenProcessorConfig")) for value in values(config)]
-    return next((number(one["blockSize"], 0) for one in counting if "blockSize" in one), 0)
+    return next((number(plugin["blockSize"], 0) for plugin in counting if "blockSize" in plugin), 0)
 
 
 class _Picker:
@@ -176,13 +176,15 @@ class _Picker:
         self._config = config
         self._given = given
         self._sources = sources
-        listed = [as_map(one) for one in as_list(config.get("plugins"))]
-        self._plugins = {str(one.get("name") or one.get("type")): one for one in listed}
+        listed = [as_map(plugin) for plugin in as_list(config.get("plugins"))]
+        self._plugins = {str(plugin.get("name") or plugin.get("type")): plugin for plugin in listed}
 
     def keys(self, *, roles: bool) -> dict[str, Json]:
-        found: dict[str, Json] = {}
-        profiles = [as_map(one) for one in as_list(self._config.get("schedulingProfiles"))]
-        used = {str(as_map(one).get("pluginRef")) for each in profiles for one in as_list(each.get("plugins"))}
+        keys: dict[str, Json] = {}
+        profiles = [as_map(entry) for entry in as_list(self._config.get("schedulingProfiles"))]
+        used = {
+            str(as_map(reference).get("pluginRef")) for each in profiles for reference in as_list(each.get("plugins"))
+        }
         if not profiles:  # one profile of all
             used = {*self._plugins}
             profiles = [{"name": "default", "plugins": [{"pluginRef": name} for name in self._plugins]}]
@@ -193,13 +195,13 @@ class _Picker:
             routing = self._routing(profile)
             role = next((role for role in ("prefill", "decode") if role in name.lower()), "")
             if roles and role and routing:
-                found[f"cluster.disaggregation.{role}_routing"] = routing
+                keys[f"cluster.disaggregation.{role}_routing"] = routing
             elif routing and role in ("", "decode"):
-                found["policy.routing"] = routing
+                keys["policy.routing"] = routing
         if roles:
-            found.update(self._decider())
-        found.update(self._saturation())
-        return found
+            keys.update(self._decider())
+        keys.update(self._saturation())
+        return keys
 
     def _note(self, fate: Fate, name: str, text: str) -> None:
         path = ("plugins", name)

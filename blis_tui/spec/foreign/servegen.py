@@ -164,8 +164,8 @@ def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
                 raise InputError(f"{file}: `{start[:40]}` is not the start of a window in seconds") from error
     if not known:
         return None
-    known.sort(key=lambda one: one[0])
-    _, (inputs, outputs) = next((one for one in reversed(known) if one[0] <= start_s), known[0])
+    known.sort(key=lambda entry: entry[0])
+    _, (inputs, outputs) = next((entry for entry in reversed(known) if entry[0] <= start_s), known[0])
     return _condensed(inputs), _condensed(outputs)
 
 
@@ -173,8 +173,8 @@ def _table(file: Path, window: object, key: str) -> dict[int, float]:
     """Parse a table, which is text inside JSON: ``{62: 0.0001, 66: 0.0002}``."""
     text = window.get(key) if isinstance(window, dict) else None
     try:
-        found = ast.literal_eval(text) if isinstance(text, str) else text
-        pairs = [(int(tokens), _finite(float(weight))) for tokens, weight in dict(found or {}).items()]
+        table = ast.literal_eval(text) if isinstance(text, str) else text
+        pairs = [(int(tokens), _finite(float(weight))) for tokens, weight in dict(table or {}).items()]
         return {max(1, tokens): weight for tokens, weight in pairs if weight > 0}
     except (ValueError, TypeError, SyntaxError, MemoryError, OverflowError, RecursionError) as error:
         raise InputError(f"{file}: `{key}` is not a table of token counts and their shares") from error

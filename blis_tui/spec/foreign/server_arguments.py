@@ -450,9 +450,9 @@ def _server_role(made: Conversion, value: Json) -> None:
 def _vllm_kv_transfer_config(made: Conversion, value: Json) -> None:
     name, config = "kv-transfer-config", as_map(value)
     inside = as_map(config.get("kv_connector_extra_config")).get("connectors")
-    for one in [as_map(one) for one in inside] if isinstance(inside, list) else [config]:
-        connector, role = str(one.get("kv_connector") or "?"), str(one.get("kv_role") or config.get("kv_role"))
-        extra = as_map(one.get("kv_connector_extra_config"))
+    for part in [as_map(entry) for entry in inside] if isinstance(inside, list) else [config]:
+        connector, role = str(part.get("kv_connector") or "?"), str(part.get("kv_role") or config.get("kv_role"))
+        extra = as_map(part.get("kv_connector_extra_config"))
         if connector in _OFFLOADING and role == "kv_both":
             size = extra.get("cpu_bytes_to_use") or extra.get("cpu_bytes_to_use_per_rank")
             own, many = made.options.get("block-size", 16), extra.get("num_cpu_blocks")
@@ -507,7 +507,7 @@ def _vllm_compilation_config(made: Conversion, value: Json) -> None:
         made.set("engine.cudagraph_mode", mode, ("compilation-config",))
     elif mode == "NONE":
         made.set("engine.enforce_eager", True, ("compilation-config",))
-    if (others := [one for one in config if one != "cudagraph_mode"]) or not isinstance(mode, str):
+    if (others := [name for name in config if name != "cudagraph_mode"]) or not isinstance(mode, str):
         text = f"`{'`, `'.join(others)}`: not simulated" if others else "only `cudagraph_mode` is known of it"
         made.note(Fate.NOT_CARRIED, "compilation-config", text)
 

@@ -55,19 +55,19 @@ def import_tensorrt_llm(given: Path | Sequence[str], wanted: Wanted, service: st
 
 
 def _imported(engine: str, path_or_words: Path | Sequence[str], wanted: Wanted, service: str | None) -> Imported:
-    source, found = read_commands(path_or_words, wanted.variables)
-    return of_commands(engine, source, found, wanted, service)
+    source, commands = read_commands(path_or_words, wanted.variables)
+    return of_commands(engine, source, commands, wanted, service)
 
 
 def of_commands(
-    engine: str, source: Source, found: Sequence[Command], wanted: Wanted, service: str | None = None
+    engine: str, source: Source, commands: Sequence[Command], wanted: Wanted, service: str | None = None
 ) -> Imported:
     """Convert the commands of a script; otherwise like :func:`import_vllm`.
 
     Args:
         engine: ``vllm``, ``sglang`` or ``tensorrt-llm``.
         source: the script.
-        found: its commands.
+        commands: its commands.
         wanted: what they do not say.
         service: the line of the server to take.
 
@@ -75,29 +75,29 @@ def of_commands(
         SpecError: there is no such command, or it has something that is impossible here.
     """
     given = Input(Document({}, source))
-    starts = [(one, start) for one in found if (start := start_of(engine, one)) is not None]
-    lines = {id(start): f"line {_line(one)}" for one, start in starts}
+    starts = [(command, start) for command in commands if (start := start_of(engine, command)) is not None]
+    lines = {id(start): f"line {_line(command)}" for command, start in starts}
     different = {start.own: start for _, start in starts}
-    taken = [one for one in different.values() if service in (None, lines[id(one)], lines[id(one)][5:])]
+    taken = [start for start in different.values() if service in (None, lines[id(start)], lines[id(start)][5:])]
     if not taken:
         text = f"no command starts {engine}" if not starts else f"no server is started in {service}"
         given.problem((), text, hint=f"expected `{USAGE[engine]}`" if not starts else ", ".join(lines.values()))
-    unsure = next((one for one in taken if one.condition and len(taken) > 1), None)
+    unsure = next((start for start in taken if start.condition and len(taken) > 1), None)
     if unsure is not None:
         given.document.values[()] = unsure.words[0].place if unsure.words else given.document.place(())
         text = f"whether this server is started depends on `{printable(unsure.condition)}`"
         given.problem((), text, hint="give what it depends on with `--var NAME=VALUE`, or choose with --service")
     given.stop_at_problems()
-    roles = _roles(found)
-    parts = [Part(lines[id(one)], one, role=roles.get(_port(one), "")) for one in taken]
+    roles = _roles(commands)
+    parts = [Part(lines[id(start)], start, role=roles.get(_port(start), "")) for start in taken]
     given.document.values[()] = taken[0].words[0].place if taken[0].words else starts[0][0].words[0].place
-    keys = _beside(engine, found, given, several=len(parts) > 1)
-    measured = [] if wanted.workload is not None else [one for one in found if tool_of(one)]
-    loads = [load for one in measured if (load := load_of(one, given)) is not None]
-    for one in measured:
-        if tool_of(one) not in ("vllm", "sglang"):
-            path = (tool_of(one),)
-            given.document.keys[path] = one.words[0].place
+    keys = _beside(engine, commands, given, several=len(parts) > 1)
+    measured = [] if wanted.workload is not None else [command for command in commands if tool_of(command)]
+    loads = [load for benchmark in measured if (load := load_of(benchmark, given)) is not None]
+    for benchmark in measured:
+        if tool_of(benchmark) not in ("vllm", "sglang"):
+            path = (tool_of(benchmark),)
+            given.document.keys[path] = benchmark.words[0].place
             given.note(Fate.ELSEWHERE, path, "its load: `spec import load` converts it, for --workload")
     return imported(Fleet(source, given, parts, keys, loads, pools=False), wanted)
 
@@ -111,10 +111,10 @@ def _port(start: Start) -> str:
     return value_of([word.text for word in start.words], "--port") or "8000"
 
 
-def _roles(found: Sequence[Command]) -> dict[str, str]:
+def _roles(commands: Sequence[Command]) -> dict[str, str]:
     """Return the roles of servers by their ports, as a proxy is told them: ``--prefill http://host:8100``."""
     roles: dict[str, str] = {}
-    for command in found:
+    for command in commands:
         texts = [word.text for word in command.words]
         if not router_in(texts):
             continue
@@ -127,10 +127,10 @@ def _roles(found: Sequence[Command]) -> dict[str, str]:
     return roles
 
 
-def _beside(engine: str, found: Sequence[Command], given: Input, *, several: bool) -> dict[str, Json]:
+def _beside(engine: str, commands: Sequence[Command], given: Input, *, several: bool) -> dict[str, Json]:
     """Return what programs beside the servers mean, having noted them."""
     keys: dict[str, Json] = {}
-    for command in found:
+    for command in commands:
         texts = [word.text for word in command.words]
         path = (router_in(texts),)
         if not path[0] or texts[0] in TALKING or start_of(engine, command) is not None or tool_of(command):

@@ -83,7 +83,9 @@ def read_commands(given: Path | Sequence[str], variables: Mapping[str, str]) -> 
         source = read_source(given)
         return source, [inner for command in commands(source, variables) for inner in unwrapped(command, variables)]
     source = Source("--", " ".join(given))
-    return source, [inner for one in [Command(tuple(places(list(given), source)), {})] for inner in unwrapped(one, {})]
+    return source, [
+        inner for command in [Command(tuple(places(list(given), source)), {})] for inner in unwrapped(command, {})
+    ]
 
 
 def unwrapped(command: Command, variables: Mapping[str, str]) -> list[Command]:
@@ -132,11 +134,11 @@ def start_of(engine: str, command: Command) -> Start | None:
             version, words = version_of(image), [*front, *words[at + 1 :]]
     inner = unwrapped(command._replace(words=tuple(words)), variables) if words else []
     own = " ".join(word.text for word in command.words) + "\0" + variables.get("CUDA_VISIBLE_DEVICES", "")
-    for one in inner:
-        found = _named(engine, list(one.words))
-        if found is not None and one.words[0].text.rpartition("/")[2] not in TALKING:
-            files, known = {**command.files, **one.files}, {**variables, **one.variables}
-            return Start(found, version, files, known, engine, own, one.condition or command.condition)
+    for started in inner:
+        texts = _named(engine, list(started.words))
+        if texts is not None and started.words[0].text.rpartition("/")[2] not in TALKING:
+            files, known = {**command.files, **started.files}, {**variables, **started.variables}
+            return Start(texts, version, files, known, engine, own, started.condition or command.condition)
     if engine == "vllm" and image:  # its image starts the server by itself
         return Start(tuple(words), version, command.files, variables, engine, own, command.condition)
     return None
@@ -144,9 +146,9 @@ def start_of(engine: str, command: Command) -> Start | None:
 
 def value_of(texts: Sequence[str], name: str) -> str:
     """Return the value of an argument, of several the last one; empty = there is none."""
-    found = [text.partition("=")[2] for text in texts if text.replace("_", "-").startswith(f"{name}=")]
-    found += [after for text, after in pairwise(texts) if text.replace("_", "-") == name]
-    return found[-1] if found else ""
+    values = [text.partition("=")[2] for text in texts if text.replace("_", "-").startswith(f"{name}=")]
+    values += [after for text, after in pairwise(texts) if text.replace("_", "-") == name]
+    return values[-1] if values else ""
 
 
 def _passed(words: list[Word]) -> dict[str, str]:
@@ -283,13 +285,13 @@ class Converted(Conversion):
         self._put(name, word.text, word.place)
 
     def _put_value(self, name: str, inside: str, values: list[str], place: Location) -> None:
-        one: Json = True if not values else _value(values[0]) if len(values) == 1 else list(map(_value, values))
+        value: Json = True if not values else _value(values[0]) if len(values) == 1 else list(map(_value, values))
         if inside:
             whole = as_map(self.options.get(name))
-            one = {**whole, inside: one}
-        self._put(name, one, place)
-        if name in _OPTIONS_FILES.get(self.engine, ()) and isinstance(one, str):
-            self._read_file(one, place)
+            value = {**whole, inside: value}
+        self._put(name, value, place)
+        if name in _OPTIONS_FILES.get(self.engine, ()) and isinstance(value, str):
+            self._read_file(value, place)
 
     def _read_file(self, name: str, place: Location) -> None:
         folder, written = place.source.directory, self._files.get(name, self._files.get(name.rpartition("/")[2]))
@@ -351,9 +353,9 @@ class Converted(Conversion):
                 size = _value(value)
                 self.host_cache = (name, size * 2.0**30 if isinstance(size, int | float) else 0.0, 0)
                 continue
-            found = next((found for pattern, found in ENVIRONMENT.items() if fnmatchcase(name, pattern)), None)
-            if found is not None and written:
-                self.note(Fate.NOT_CARRIED if found[0] else Fate.NO_EFFECT, name, found[1])
+            effect = next((effect for pattern, effect in ENVIRONMENT.items() if fnmatchcase(name, pattern)), None)
+            if effect is not None and written:
+                self.note(Fate.NOT_CARRIED if effect[0] else Fate.NO_EFFECT, name, effect[1])
 
     def _longest(self) -> None:
         """Limit sequences to what a step of TensorRT-LLM takes, if it splits no prompt."""
@@ -462,14 +464,14 @@ def _flat(
 
 def _values(rest: list[Word]) -> list[str]:
     """Take the words up to the next argument; a negative number is none."""
-    found: list[str] = []
+    texts: list[str] = []
     while rest:
         text = rest[0].text
         if text.startswith("-") and _SIZE.fullmatch(text) is None:
             break
-        found.append(text)
+        texts.append(text)
         rest.pop(0)
-    return found
+    return texts
 
 
 def _refuse(name: str) -> Json:
@@ -485,8 +487,8 @@ def _value(text: str) -> Json:
         return text.lower() == "true"
     if text.startswith(("{", "[")):
         try:
-            found: Json = json.loads(text, parse_constant=_refuse)
+            value: Json = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return text
-        return found
+        return value
     return text

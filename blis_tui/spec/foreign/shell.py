@@ -42,8 +42,8 @@ _OPERATIONS: Final[Mapping[type[ast.AST], Callable[[int, int], int]]] = MappingP
         ast.Add: operator.add,
         ast.Sub: operator.sub,
         ast.Mult: operator.mul,
-        ast.Div: lambda one, other: int(one / other),
-        ast.Mod: lambda one, other: one - other * int(one / other),
+        ast.Div: lambda left, right: int(left / right),
+        ast.Mod: lambda left, right: left - right * int(left / right),
         ast.Lt: operator.lt,
         ast.LtE: operator.le,
         ast.Gt: operator.gt,
@@ -55,13 +55,13 @@ _OPERATIONS: Final[Mapping[type[ast.AST], Callable[[int, int], int]]] = MappingP
 _COMPARED: Final[Mapping[str, Callable[[str, str], bool]]] = MappingProxyType(
     {
         **dict.fromkeys(("=", "=="), fnmatch.fnmatchcase),
-        "!=": lambda one, pattern: not fnmatch.fnmatchcase(one, pattern),
-        "-eq": lambda one, other: int(one) == int(other),
-        "-ne": lambda one, other: int(one) != int(other),
-        "-lt": lambda one, other: int(one) < int(other),
-        "-le": lambda one, other: int(one) <= int(other),
-        "-gt": lambda one, other: int(one) > int(other),
-        "-ge": lambda one, other: int(one) >= int(other),
+        "!=": lambda text, pattern: not fnmatch.fnmatchcase(text, pattern),
+        "-eq": lambda left, right: int(left) == int(right),
+        "-ne": lambda left, right: int(left) != int(right),
+        "-lt": lambda left, right: int(left) < int(right),
+        "-le": lambda left, right: int(left) <= int(right),
+        "-gt": lambda left, right: int(left) > int(right),
+        "-ge": lambda left, right: int(left) >= int(right),
     }
 )
 _LEADING: Final = frozenset({"exec", "nohup", "time", "sudo", "env", "command", "!"})
@@ -119,17 +119,17 @@ def commands(
 
 def places(words: list[str], source: Source) -> list[Word]:
     """Return the words of a command line that the shell has split; ``source`` has them joined by blanks."""
-    found, column = [], 1
+    placed, column = [], 1
     for text in words:
-        found.append(Word(text, Location(source, Span(1, column, column + max(1, len(text))))))
+        placed.append(Word(text, Location(source, Span(1, column, column + max(1, len(text))))))
         column += len(text) + 1
-    return found
+    return placed
 
 
 def place_of(text: str, source: Source, line: int) -> Location:
     """Return where a text stands, from a line on; that line's beginning if it is nowhere."""
-    for at, one in enumerate(source.lines[line - 1 :], line):
-        if text and (column := one.find(text)) >= 0:
+    for at, content in enumerate(source.lines[line - 1 :], line):
+        if text and (column := content.find(text)) >= 0:
             return Location(source, Span(at, column + 1, column + 1 + len(text)))
     return Location(source, Span(line, 1, 2))
 
@@ -247,14 +247,28 @@ class _Reader:
         condition = self._conditions[-1] if self._conditions else ""
         self.found.append(Command(tuple(words), variables, {**self._files}, condition))
         texts = [word.text for word in words]
-        name = next((self._expanded(one.target.text)[0] for one in line.redirections if ">" in one.sign), "")
-        document = next((self._expanded(one.target.text)[0] for one in line.redirections if one.sign == "<<"), "")
+        name = next(
+            (
+                self._expanded(redirection.target.text)[0]
+                for redirection in line.redirections
+                if ">" in redirection.sign
+            ),
+            "",
+        )
+        document = next(
+            (
+                self._expanded(redirection.target.text)[0]
+                for redirection in line.redirections
+                if redirection.sign == "<<"
+            ),
+            "",
+        )
         if texts[0] == "tee" and document:
             name = texts[-1]
         if texts[0] == "echo" and name:
             document = " ".join(texts[1:]) + "\n"
         if name and document:
-            more = any(one.sign == ">>" for one in line.redirections)
+            more = any(redirection.sign == ">>" for redirection in line.redirections)
             self._files[name] = (self._files.get(name, "") if more else "") + document
 
     def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
@@ -342,7 +356,7 @@ class _Reader:
                 break
         else:
             possible.append(())
-        undecided = next((one for one, _ in branches if one and self._holds(one) is None), ())
+        undecided = next((test for test, _ in branches if test and self._holds(test) is None), ())
         if len(possible) == 1:
             self.follow(possible[0])
         else:
@@ -370,10 +384,14 @@ class _Reader:
         self._conditions.pop()
         first = left[0]
         self._variables = {
-            name: value for name, value in first[0].items() if all(one.get(name) == value for one, _ in left)
+            name: value
+            for name, value in first[0].items()
+            if all(variables.get(name) == value for variables, _ in left)
         }
         self._arrays = {
-            name: value for name, value in first[1].items() if all(one.get(name) == value for _, one in left)
+            name: value
+            for name, value in first[1].items()
+            if all(variables.get(name) == value for _, variables in left)
         }
 
     def _is_test(self, line: Line) -> bool:
@@ -383,18 +401,18 @@ class _Reader:
 
     def _holds(self, nodes: Sequence[Node], *, until: bool = False) -> bool | None:
         """Return whether a condition holds; None = the text does not say."""
-        found: bool | None = None
+        holds: bool | None = None
         join = ""
         for node in nodes:
-            one = self._tested(node) if isinstance(node, Line) else None
+            tested = self._tested(node) if isinstance(node, Line) else None
             if join == "&&":
-                found = False if False in (found, one) else None if None in (found, one) else True
+                holds = False if False in (holds, tested) else None if None in (holds, tested) else True
             elif join == "||":
-                found = True if True in (found, one) else None if None in (found, one) else False
+                holds = True if True in (holds, tested) else None if None in (holds, tested) else False
             else:
-                found = one
+                holds = tested
             join = node.end if isinstance(node, Line) else ""
-        return found if found is None else found is not until
+        return holds if holds is None else holds is not until
 
     def _tested(self, line: Line) -> bool | None:
         if line.words and (inside := _INSIDE.fullmatch(line.words[0].text)) is not None:
@@ -404,22 +422,22 @@ class _Reader:
         negated = bool(words) and words[0].text == "!"
         texts = [word.text for word in words[negated:]]
         bracketed = bool(texts) and texts[0] in ("[", "[[", "test")
-        texts = [one for one in texts if one not in ("[", "[[", "]", "]]", "test")]
+        texts = [text for text in texts if text not in ("[", "[[", "]", "]]", "test")]
         negated ^= bool(texts) and bracketed and texts[0] == "!"
         texts = texts[texts[:1] == ["!"] :]
-        found: bool | None = None
+        holds: bool | None = None
         if texts in (["true"], [":"], ["false"]):
-            found = texts != ["false"]
+            holds = texts != ["false"]
         elif any(word.unknown for word in words):
-            found = None
+            holds = None
         elif len(texts) < 2 and bracketed:
-            found = any(texts)
+            holds = any(texts)
         elif len(texts) == 2 and texts[0] in ("-n", "-z"):
-            found = bool(texts[1]) is (texts[0] == "-n")
+            holds = bool(texts[1]) is (texts[0] == "-n")
         elif len(texts) == 3 and (compared := _COMPARED.get(texts[1])) is not None:
             with suppress(ValueError):
-                found = compared(texts[0], texts[2])
-        return found if found is None else found is not negated
+                holds = compared(texts[0], texts[2])
+        return holds if holds is None else holds is not negated
 
     # ---- variables ----
 
@@ -448,20 +466,20 @@ class _Reader:
 
     def _read(self, name: str, words: list[Word], line: Line, own: Mapping[str, str]) -> None:
         """Follow ``IFS=, read -ra NAME <<< "$LIST"``."""
-        given = next((one.target for one in line.redirections if one.sign == "<<<"), None)
+        given = next((redirection.target for redirection in line.redirections if redirection.sign == "<<<"), None)
         text, unknown = ("", "$") if given is None else self._expanded(given.text)
         options = "".join(word.text for word in words if word.text.startswith("-"))
         names = [word.text for word in words if not word.text.startswith("-")]
         split = "\n" if name != "read" else {**self._variables, **own}.get("IFS", "")
-        parts = [one for one in re.split(f"[{re.escape(split)}]", text.strip()) if one] if split else text.split()
+        parts = [part for part in re.split(f"[{re.escape(split)}]", text.strip()) if part] if split else text.split()
         place = words[0].place if words else Location(self._source, Span(1, 1, 2))
         if names and ("a" in options or name != "read"):
             self._arrays.pop(names[-1], None)
             if not unknown:
                 self._arrays[names[-1]] = tuple(Word(part.strip(), place) for part in parts)
             return
-        for at, one in enumerate(names):
-            self._put(one, None if unknown or at >= len(parts) else parts[at])
+        for at, variable in enumerate(names):
+            self._put(variable, None if unknown or at >= len(parts) else parts[at])
 
     def _change(self, text: str) -> None:
         """Follow ``NAME=SUM``, ``NAME++`` and their like."""
@@ -506,7 +524,7 @@ class _Reader:
             if raw.quoted or value:
                 yield Word(value, raw.place, unknown)
         else:  # an unquoted variable is split
-            yield from (Word(one, raw.place, unknown) for one in value.split())
+            yield from (Word(text, raw.place, unknown) for text in value.split())
 
     def _expanded(self, text: str) -> tuple[str, str]:
         """Return a word with the values of its variables, and what has none."""
@@ -528,7 +546,7 @@ class _Reader:
 
     def _printed(self, match: re.Match[str]) -> str:
         """Return what ``$(echo …)``, ``$(seq …)`` or ``$(basename …)`` prints, also through ``| tr``."""
-        lines = [one for one in parsed(Source(self._source.name, match[1])) if isinstance(one, Line)]
+        lines = [line for line in parsed(Source(self._source.name, match[1])) if isinstance(line, Line)]
         before = self._variables.copy()
         while lines and all(map(_assigned, lines[0].words)):
             self._line(lines.pop(0))
@@ -546,10 +564,14 @@ class _Reader:
             numbers = [int(argument) for argument in arguments]
             low, step, high = numbers[0] if numbers[1:] else 1, numbers[1] if numbers[2:] else 1, numbers[-1]
             text = " ".join(map(str, range(low, high + (1 if step > 0 else -1), step or 1)))
-        for one in filters:
-            if text is None or one[0] != "tr" or len(one) != 3:
+        for words in filters:
+            if text is None or words[0] != "tr" or len(words) != 3:
                 return match[0]
-            text = text.replace(one[2], "") if one[1] == "-d" else text.replace(one[1], one[2].replace("\\n", "\n"))
+            text = (
+                text.replace(words[2], "")
+                if words[1] == "-d"
+                else text.replace(words[1], words[2].replace("\\n", "\n"))
+            )
         return match[0] if text is None else text.strip().replace("$", "\0")
 
     def _value(self, match: re.Match[str]) -> str:
@@ -571,8 +593,8 @@ class _Reader:
             known = items[at].text if inside and at is not None and not items[at].unknown else None
         elif match[2] == "#" and known is not None:
             known = str(len(known))
-        found = self._changed(name, None if known is None else known.replace("$", "\0"), match[5] or "")
-        return match[0] if found is None else found
+        changed = self._changed(name, None if known is None else known.replace("$", "\0"), match[5] or "")
+        return match[0] if changed is None else changed
 
     def _changed(self, name: str, known: str | None, change: str) -> str | None:
         """Return a value as ``${NAME:-otherwise}``, ``${NAME%.*}`` and their like change it; None = not known."""

@@ -114,7 +114,7 @@ class _Lexer:
 
     def read(self, until: tuple[str, ...]) -> list[Raw | Redirection | str]:
         """Read up to a sign that ends a list, which is taken, too."""
-        found: list[Raw | Redirection | str] = []
+        parts: list[Raw | Redirection | str] = []
         while self._at < len(self._text):
             if self._text.startswith("\\\n", self._at):
                 self._at += 2
@@ -122,19 +122,19 @@ class _Lexer:
                 self._at += 1
             elif self._text[self._at] == "#":
                 self._at = self._line_end(self._at)
-            elif self._text.startswith("((", self._at) and (not found or isinstance(found[-1], str | Raw)):
+            elif self._text.startswith("((", self._at) and (not parts or isinstance(parts[-1], str | Raw)):
                 begin = self._at
-                found.append(Raw(self._bracketed(), self._place(begin)))
-            elif (sign := next((one for one in _ENDS if self._text.startswith(one, self._at)), "")) != "":
+                parts.append(Raw(self._bracketed(), self._place(begin)))
+            elif (sign := next((end for end in _ENDS if self._text.startswith(end, self._at)), "")) != "":
                 self._at = self._skips.get(self._at, self._at) + len(sign)
                 if sign in until:
                     break
-                found.append(sign)
+                parts.append(sign)
             elif (redirected := _REDIRECTED.match(self._text, self._at)) is not None:
-                found += self._redirection(redirected)
+                parts += self._redirection(redirected)
             else:
-                found.append(self._word())
-        return found
+                parts.append(self._word())
+        return parts
 
     def _line_end(self, at: int) -> int:
         end = self._text.find("\n", at)
@@ -160,9 +160,9 @@ class _Lexer:
         line = self._line_end(self._at)
         begin = self._skips.get(line, line) + 1
         lines = self._text[begin:].split("\n")
-        size = next((at for at, one in enumerate(lines) if one.strip() == name[3]), len(lines))
-        self._skips[line] = min(len(self._text), begin + sum(len(one) + 1 for one in lines[: size + 1]) - 1)
-        text = "\n".join(one.lstrip("\t") if name[1] else one for one in lines[:size]) + "\n"
+        size = next((at for at, text_line in enumerate(lines) if text_line.strip() == name[3]), len(lines))
+        self._skips[line] = min(len(self._text), begin + sum(len(text_line) + 1 for text_line in lines[: size + 1]) - 1)
+        text = "\n".join(text_line.lstrip("\t") if name[1] else text_line for text_line in lines[:size]) + "\n"
         return Raw(text.replace("$", "\0") if name[2] else text, self._place(self._at))
 
     def _word(self) -> Raw:
@@ -170,7 +170,7 @@ class _Lexer:
         begin, parts, quoted = self._at, list[str](), False
         if (array := _ARRAY.match(self._text, begin)) is not None:
             self._at = array.end()
-            items = tuple(one for one in self.read((")",)) if isinstance(one, Raw))
+            items = tuple(part for part in self.read((")",)) if isinstance(part, Raw))
             return Raw(array[1], self._place(begin), items=items)
         while self._at < len(self._text) and self._text[self._at] not in " \t\n;&|()<>":
             sign = self._text[self._at]
@@ -206,8 +206,8 @@ class _Lexer:
                 sign == '"' and self._text[self._at] == "\\" and self._text[self._at + 1 : self._at + 2] in '"\\$`'
             )
             self._at += escaped
-            one = self._text[self._at : self._at + 1]
-            parts.append(one.replace("$", "\0") if escaped or sign == "'" else one)
+            character = self._text[self._at : self._at + 1]
+            parts.append(character.replace("$", "\0") if escaped or sign == "'" else character)
             self._at += 1
         if self._at >= len(self._text):
             raise SpecError([located("BLIS1004", f"this {sign} is not closed", self._place(begin, begin + 1))])
@@ -242,7 +242,7 @@ class _Parser:
 
     def block(self, until: frozenset[str]) -> tuple[Node, ...]:
         """Return commands up to a word or sign, which stays."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         self._depth += 1
         while (part := self._peek()) is not None:
             name = self._name(part)
@@ -253,21 +253,21 @@ class _Parser:
             if isinstance(part, str) and part != "(":
                 self._at += 1
             elif name in ("for", "while", "until", "select"):
-                found.append(self._loop(name))
+                nodes.append(self._loop(name))
             elif name == "if":
-                found.append(self._choice())
+                nodes.append(self._choice())
             elif name == "case":
-                found += self._case()
+                nodes += self._case()
             elif (function := self._function(part)) is not None:
-                found.append(function)
+                nodes.append(function)
             elif name in ("{", "("):
                 self._at += 1
-                found += self.block(frozenset({{"{": "}", "(": ")"}[name]}))
+                nodes += self.block(frozenset({{"{": "}", "(": ")"}[name]}))
                 self._at += 1
             elif (line := self._line()).words or line.redirections:
-                found.append(line)
+                nodes.append(line)
         self._depth -= 1
-        return tuple(found)
+        return tuple(nodes)
 
     def _peek(self, ahead: int = 0) -> Raw | Redirection | str | None:
         return self._tokens[self._at + ahead] if self._at + ahead < len(self._tokens) else None
@@ -292,9 +292,9 @@ class _Parser:
 
     def _until(self, *names: str) -> tuple[Node, ...]:
         """Return commands up to a word, which is taken."""
-        found = self.block(frozenset(names))
+        nodes = self.block(frozenset(names))
         self._at += 1
-        return found
+        return nodes
 
     def _loop(self, kind: str) -> Loop:
         self._at += 1

@@ -60,17 +60,17 @@ def study_of_arguments(
     given: list[str] = []
     priced: list[str] = []
     for text in axes:
-        _take(text, parse_axis, diagnostics, lambda one: _add_named(document, "axes", one, given))
+        _take(text, parse_axis, diagnostics, lambda axis: _add_named(document, "axes", axis, given))
     for text in slos:
-        _take(text, parse_bound, diagnostics, lambda one: _add_entry(document, "constraints", one))
+        _take(text, parse_bound, diagnostics, lambda bound: _add_entry(document, "constraints", bound))
     for text in objectives:
-        _take(text, parse_objective, diagnostics, lambda one: _add_entry(document, "objectives", one))
+        _take(text, parse_objective, diagnostics, lambda objective: _add_entry(document, "objectives", objective))
     if price_table is not None:
         _take(price_table, _rows_of, diagnostics, lambda rows: _add_table(document, rows))
     for text in prices:
-        _take(text, parse_price, diagnostics, lambda one: _add_named(document, "prices", one, priced))
+        _take(text, parse_price, diagnostics, lambda price: _add_named(document, "prices", price, priced))
     if seeds:
-        _take(seeds, parse_seeds, diagnostics, lambda one: document.graft(("seeds",), one))
+        _take(seeds, parse_seeds, diagnostics, lambda parsed: document.graft(("seeds",), parsed))
     if case is not None:
         source = Source("--case", case)
         document.graft(("case",), Document(case, source, values={(): _whole(source)}))
@@ -78,11 +78,11 @@ def study_of_arguments(
         raise SpecError(diagnostics)
 
 
-def _take(given: _G, parser: Callable[[_G], _T], found: list[Diagnostic], use: Callable[[_T], None]) -> None:
+def _take(given: _G, parser: Callable[[_G], _T], diagnostics: list[Diagnostic], use: Callable[[_T], None]) -> None:
     try:
         use(parser(given))
     except SpecError as error:
-        found += error.diagnostics
+        diagnostics += error.diagnostics
 
 
 _TWICE: Final = {"axes": ("BLIS2062", "is the path of two axes"), "prices": ("BLIS1009", "has two prices")}

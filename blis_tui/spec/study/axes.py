@@ -73,9 +73,9 @@ def _check_repeats(
 def plain_value(value: Json) -> Json:
     """Return a value in which 2.0 is 2, so that equal values have equal texts."""
     if isinstance(value, dict):
-        return {key: plain_value(one) for key, one in value.items()}
+        return {key: plain_value(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [plain_value(one) for one in value]
+        return [plain_value(entry) for entry in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -93,8 +93,8 @@ def _column(document: Document, at: DataPath, path: str, problems: Problems) -> 
     if not _is_path(document, at, path, problems):
         return []
     if not isinstance(given, dict):
-        found = enumerate(as_list(given))
-        return [_override(document, at, path, document.branch((*at, number))) for number, _ in found]
+        entries = enumerate(as_list(given))
+        return [_override(document, at, path, document.branch((*at, number))) for number, _ in entries]
     if wrong := _wrong_range(given):
         hint = "add `step: 1`, or `count: 4` for as many values" if "neither" in wrong else None
         problems.add(about(document, at, "BLIS2064", wrong, key=True, hint=hint))
@@ -194,7 +194,7 @@ def agrees(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
 
 def _is_meant(wanted: Json, value: Json) -> bool:
     if isinstance(wanted, list):
-        return any(equal(one, value) for one in wanted)
+        return any(equal(meant, value) for meant in wanted)
     if not isinstance(wanted, dict):
         return equal(wanted, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -280,7 +280,7 @@ def check_paths(document: Document, problems: Problems) -> None:
 def check_replaced(document: Document, place: DataPath, before: Mapping[str, DataPath], problems: Problems) -> None:
     """Check that an assignment replaces none of those before it, by path, through a part that contains theirs."""
     path = str(place[-1])
-    inner = next((one for one in before if one.startswith(f"{path}.")), None)
+    inner = next((other for other in before if other.startswith(f"{path}.")), None)
     if inner is not None:
         message = f"`{path}` replaces what `{inner}` (under `{before[inner][0]}`) assigns"
         hint = f"list `{path}` first, or give its values their own `{inner.removeprefix(f'{path}.')}`"
@@ -311,7 +311,7 @@ def check_exclusions(document: Document, axes: Sequence[Axis], problems: Problem
 def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence[Axis], problems: Problems) -> bool:
     """Return whether an axis has each value that is to be excluded."""
     path = str(at[-1])
-    axis = next(one for one in axes if path in one.paths)
+    axis = next(candidate for candidate in axes if path in candidate.paths)
     values = list({flow(value): value for row in axis.rows for value in [coordinates_of(row)[path]]}.values())
     if isinstance(wanted, dict):
         low, high = wanted.get("min"), wanted.get("max")
@@ -319,11 +319,11 @@ def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence
             problems.add(about(document, (*at, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}"))
             return False
     single = not isinstance(wanted, list)
-    for number, one in enumerate([wanted] if single else as_list(wanted)):
-        if not any(agrees({path: one}, {path: value}) for value in values):
+    for number, entry in enumerate([wanted] if single else as_list(wanted)):
+        if not any(agrees({path: entry}, {path: value}) for value in values):
             shown = ", ".join(f"`{flow(value)}`" for value in values[:_MOST_VALUES])
             more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _MOST_VALUES else ""
-            what = "within these bounds" if isinstance(one, dict) else f"`{flow(one)}`"
+            what = "within these bounds" if isinstance(entry, dict) else f"`{flow(entry)}`"
             place = at if single else (*at, number)
             message = f"`{path}` is never {what}"
             problems.add(about(document, place, "BLIS2066", message, hint=f"its values are {shown}{more}"))
@@ -371,8 +371,8 @@ def check_figures(document: Document, problems: Problems) -> None:
 
 
 def _limit(entry: dict[str, Json], key: str, none: float) -> float:
-    found = entry.get(key, entry.get("equals"))
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else none
+    value = entry.get(key, entry.get("equals"))
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else none
 
 
 def check_seeds(document: Document, axes: Sequence[Axis], problems: Problems) -> None:

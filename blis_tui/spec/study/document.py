@@ -78,7 +78,7 @@ def read_study(
     if problems.found or base is None:
         raise SpecError(in_order(problems.found))
     data = as_map(complete(document.data, "Study", plugins))
-    points = points_of(axes, [as_map(one) for one in as_list(data["exclude"])])
+    points = points_of(axes, [as_map(entry) for entry in as_list(data["exclude"])])
     if not points:
         message = f"every one of the {count_points(axes):,} points of the axes is excluded"
         raise SpecError([about(document, ("exclude",), "BLIS2060", message, key=True)])
@@ -224,7 +224,7 @@ def _wrong_form(base: Document, overrides: tuple[Override, ...], plugins: Regist
 
 def _seeds(given: Json, own: Json) -> tuple[int, ...]:
     if isinstance(given, list):
-        return tuple(int(str(one)) for one in given)
+        return tuple(int(str(seed)) for seed in given)
     first = int(str(own))
     return tuple(range(first, first + int(str(given))))
 

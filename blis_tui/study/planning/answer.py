@@ -124,7 +124,7 @@ class Trial:
     def values(self, metric: str) -> list[float]:
         """Return a figure of each completed run."""
         figures = [row.figures.get(metric) for row in self.rows if row.status == "done"]
-        return [float(one) for one in figures if isinstance(one, int | float) and not isinstance(one, bool)]
+        return [float(figure) for figure in figures if isinstance(figure, int | float) and not isinstance(figure, bool)]
 
     def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
         """Return the bound (of a metric) with the least margin, or exceeded most, and its run; None = no figure.

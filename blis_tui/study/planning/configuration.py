@@ -235,8 +235,8 @@ class Configuration:
         """Raise InputError or SpecError if no run can have a rate; None = the workload's own."""
         if rate is not None:
             load.require_rate()
-        if (found := load.impossible(rate)) is not None:
-            raise self._no_load(*found)
+        if (problem := load.impossible(rate)) is not None:
+            raise self._no_load(*problem)
         if load.endless:
             self._require_rates()
         try:
@@ -566,9 +566,9 @@ def _counted(workload: Mapping[str, Json]) -> str:
 
     Users of a closed loop have no rate.
     """
-    clients = [as_map(one) for one in as_list(workload.get("clients"))]
+    clients = [as_map(client) for client in as_list(workload.get("clients"))]
     rated = [client for client in clients if as_map(client.get("arrivals")).get("kind") != "closed-loop"] or clients
-    in_sessions = ["session" in one for one in rated]
+    in_sessions = ["session" in client for client in rated]
     return "sessions" if in_sessions and all(in_sessions) else "arrivals" if any(in_sessions) else "requests"
 
 

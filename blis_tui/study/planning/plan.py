@@ -298,8 +298,8 @@ def _of_routers(cluster: Cluster) -> int:
     """Return how many routers have drawn; a router for several models delegates to one per model."""
     count = 0
     for router in cluster.registry.routers:
-        for one in (router, *router.by_model.values()):
-            count += _started(one.state()[-1])
+        for policy in (router, *router.by_model.values()):
+            count += _started(policy.state()[-1])
     return count
 
 

@@ -271,10 +271,10 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     bounds = plan.question.study.constraints
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
-        one = (
+        subject = (
             "One more instance would" if size_title(plan) == "instances" else f"{size_text(plan, best.size + 1)} would"
         )
-        yield f"{one} change {metric} from {number_text(before)} to {number_text(after)}."
+        yield f"{subject} change {metric} from {number_text(before)} to {number_text(after)}."
 
 
 def _opinions(plan: Plan) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _opinions(plan: Plan) -> Iterator[str]:
     ):
         # Figures that are close to one another may still be on two sides of a bound.
         asked = [opinion for opinion in plan.opinions if opinion.kind == kind]
-        estimate = next((one for one in asked if _breaks(plan, one)), asked[0])
+        estimate = next((estimate for estimate in asked if _breaks(plan, estimate)), asked[0])
         yield (
             f"With the step-time model {kind} the answer would be different: {estimate.metric} is"
             f" {number_text(estimate.value)} here, not {number_text(estimate.own)}."

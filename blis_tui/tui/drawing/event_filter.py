@@ -94,10 +94,10 @@ def _of_names(part: str, tape: EventStore) -> Matches:
         number = row.request
         if number < 0:
             return False
-        found = seen.get(number)
-        if found is None:
-            found = seen[number] = part in tape.name(number).lower()
-        return found
+        fits = seen.get(number)
+        if fits is None:
+            fits = seen[number] = part in tape.name(number).lower()
+        return fits
 
     return matches
 

@@ -178,7 +178,7 @@ def _ending_entry(life: RequestLife, span: Span, following: Span | None) -> Requ
         "decode": ("preempted", "retried", *ends, "last-token"),
     }
     kinds = wanted.get(span.what, (*_ENDERS, *ends))
-    return next((one for kind in kinds for one in here if one.what == kind), None)
+    return next((entry for kind in kinds for entry in here if entry.what == kind), None)
 
 
 def ending_text(name: str, end: RequestEvent, tape: EventStore, *, lost: bool) -> str:
@@ -204,7 +204,7 @@ def _note(life: RequestLife, span: Span) -> str:
     if not mine:
         return ""
     tokens = plural(sum(chunk.tokens for chunk in mine), "token")
-    if any(one.handed for one in life.spans):  # what follows happens on another instance
+    if any(stretch.handed for stretch in life.spans):  # what follows happens on another instance
         tokens += f" on instance {span.instance}"
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
@@ -272,21 +272,21 @@ def shares(sizes: Sequence[int], width: int) -> list[int]:
 
 def legend(parts: Iterable[LifeInterval]) -> list[Content]:
     """Return the meaning of a bar's glyphs."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for part in parts:
         look = part.look
-        found.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
+        words.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
     styles = {look.glyph: look.style for look in STAGES.values()}
-    return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in found.items()]
+    return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in words.items()]
 
 
 def totals(parts: Iterable[LifeInterval]) -> dict[str, int]:
     """Return the total length of each kind of interval in microseconds; lost work is a separate kind."""
     ordinary = [name for name, stage in STAGES.items() if stage.group != PREEMPTION]
-    found = dict.fromkeys((*ordinary, AGAIN.name, LOST.name), 0)
+    sums = dict.fromkeys((*ordinary, AGAIN.name, LOST.name), 0)
     for part in parts:
-        found[LOST.name if part.lost else part.what] += part.duration_us
-    return {what: us for what, us in found.items() if us}
+        sums[LOST.name if part.lost else part.what] += part.duration_us
+    return {what: us for what, us in sums.items() if us}
 
 
 def sum_text(us: Mapping[str, int], rest: int = 0) -> str:

@@ -72,8 +72,8 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     drawn = max(height - 2, 1)  # without the name above and the times below
     companion = BY_NAME.get(COMPANIONS.get(series.name, ""))
     values, others = (
-        [None] * 2 * scale.cells if one is None else course(one, view, scale.end_us, 2 * scale.cells)
-        for one in (series, companion)
+        [None] * 2 * scale.cells if curve is None else course(curve, view, scale.end_us, 2 * scale.cells)
+        for curve in (series, companion)
     )
     top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
@@ -143,7 +143,7 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     drawn = courses_of_instances(
         view, [read(index) for index in range(view.tape.instances)], scale.end_us, scale.cells, requests=requests
     )
-    known = [value for one in drawn for value in one if value is not None]
+    known = [value for curve in drawn for value in curve if value is not None]
     top = max(known, default=0) if requests else max(profile.limits.kv_blocks for profile in view.tape.profiles)
     figure = f"requests of each instance, ▁ none to █ {count_text(int(top))}" if requests else "KV in use by instance"
     rows = [Content.styled(figure, "bold")]
@@ -152,9 +152,9 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     chosen = view.selection.instance
     # Scroll so that the selected instance is visible.
     first = 0 if chosen is None else min(max(chosen - shown + 1, 0), max(len(drawn) - shown, 0))
-    for index, one in list(enumerate(drawn))[first : first + shown]:
+    for index, curve in list(enumerate(drawn))[first : first + shown]:
         label = _label(f"{'▸' if index == chosen else ''}i{index}")
-        rows.append(Content.assemble(label, coloured(WAITING if requests else KV_USE, one, top, here)))
+        rows.append(Content.assemble(label, coloured(WAITING if requests else KV_USE, curve, top, here)))
     if shown < len(drawn):
         rows.append(Content.styled(f"{'':{GUTTER}}… {plural(len(drawn) - shown, 'more instance')}", "$text-muted"))
     return rows
@@ -183,11 +183,11 @@ def curves_text(view: CompareView, series: Series, width: int, height: int) -> C
 
 def _of_side(side: SideView, series: Series, scale: Scale) -> Sequence[float | None]:
     known_us = side.tape.time_us(side.moment.frontier)
-    found = sample(series, side.tape.overview, scale.end_us, 2 * scale.cells, known_us)
+    samples = sample(series, side.tape.overview, scale.end_us, 2 * scale.cells, known_us)
     if series is not KV_USE:
-        return found
+        return samples
     blocks = whole_sum([instance.kv.total_blocks for instance in side.moment.after.instances])
-    return [None if value is None else value / max(blocks, 1) for value in found]
+    return [None if value is None else value / max(blocks, 1) for value in samples]
 
 
 def _axis_label(series: Series, value: float) -> str:

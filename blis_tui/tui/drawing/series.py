@@ -161,21 +161,21 @@ def stretched(
     values: Sequence[int], width: int, end_us: int, cells: int, known_us: int, *, rate: bool = False
 ) -> list[float | None]:
     """Do the same for a value per bucket of ``width`` microseconds; ``rate``: whether it is a count."""
-    found: list[float | None] = []
+    drawn: list[float | None] = []
     for cell in range(cells):
         start, end = cell * end_us // cells, max((cell + 1) * end_us // cells, cell * end_us // cells + 1)
         if start > known_us:
-            found += [None] * (cells - cell)
+            drawn += [None] * (cells - cell)
             break
         first, last = start // width, min((end - 1) // width, len(values) - 1)
         if rate:
-            found.append(_weighted(values, width, start, end) * _S / max(min(end, known_us) - start, 1))
+            drawn.append(_weighted(values, width, start, end) * _S / max(min(end, known_us) - start, 1))
         elif first < len(values):
-            found.append(max(values[first : last + 1]))
+            drawn.append(max(values[first : last + 1]))
         else:
             # Nothing changed after the last bucket, so its value still holds.
-            found.append(values[-1] if values else 0)
-    return found
+            drawn.append(values[-1] if values else 0)
+    return drawn
 
 
 class _Stretch(NamedTuple):
@@ -229,7 +229,7 @@ def courses_of_instances(
     """
     tape = view.tape
     known_us = tape.time_us(view.moment.frontier)
-    found = [stretched(one, tape.overview.width_us, end_us, cells, known_us) for one in values]
+    courses = [stretched(row, tape.overview.width_us, end_us, cells, known_us) for row in values]
     here = min(view.moment.time_us * cells // end_us, cells - 1)
     figures = ("waiting", "running") if requests else ("kv_used_blocks",)
     for cell, first, last, _ in _recounted(view, end_us, cells):
@@ -240,8 +240,8 @@ def courses_of_instances(
             now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks
             value = max(most.get(index, 0), now) if cell == here else most.get(index, -1)
             # Without a step in the interval, the previous value still holds.
-            found[index][cell] = value if value >= 0 else found[index][max(cell - 1, 0)]
-    return found
+            courses[index][cell] = value if value >= 0 else courses[index][max(cell - 1, 0)]
+    return courses
 
 
 def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:

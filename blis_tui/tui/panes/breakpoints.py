@@ -44,16 +44,16 @@ def _wants(what: str, _view: View, cursor: Subject | None) -> Wanted | None:
 
 def _lines(view: View, width: int) -> list[Line]:
     """Return a line per breakpoint and watch; or a hint how to create the first one."""
-    lines = [_breakpoint(one, at) for at, one in enumerate(view.breakpoints)]
+    lines = [_breakpoint(point, at) for at, point in enumerate(view.breakpoints)]
     lines += [_watch(text, value, at) for at, (text, value) in enumerate(view.watches, len(lines))]
     return lines or [line(row) for row in NOTHING.wrap(width)]
 
 
-def _breakpoint(one: Breakpoint, place: int) -> Line:
+def _breakpoint(point: Breakpoint, place: int) -> Line:
     """Return a breakpoint's line: state and text; a click on its glyph switches it."""
-    glyph, style, text = ("●", "$error", "") if one.enabled else ("○", "$text-muted", "$text-muted")
-    parts = ((f" {glyph} ", style), (one.text, text), ("" if one.enabled else "  off", text))
-    made = line(*parts, subject=Subject("breakpoint", str(place)), copy=one.text)
+    glyph, style, text = ("●", "$error", "") if point.enabled else ("○", "$text-muted", "$text-muted")
+    parts = ((f" {glyph} ", style), (point.text, text), ("" if point.enabled else "  off", text))
+    made = line(*parts, subject=Subject("breakpoint", str(place)), copy=point.text)
     return made._replace(cells=lambda: (Cell(_GLYPH, sends=Wanted("switch", place)),))
 
 
@@ -73,7 +73,7 @@ def _changes(view: View, cursor: Subject | None) -> str:
     """Return what stops where the watch at the cursor changes; or the breakpoint there."""
     if cursor is None:
         return ""
-    texts = (*(one.text for one in view.breakpoints), *(f"{CHANGE} {text}" for text, _ in view.watches))
+    texts = (*(point.text for point in view.breakpoints), *(f"{CHANGE} {text}" for text, _ in view.watches))
     return texts[int(cursor.value)]
 
 

@@ -97,9 +97,9 @@ class _Columns:
 
 def _row(change: Change, columns: _Columns, width: int) -> Content:
     news = Content("  ").join(_news(change, columns))
-    is_told = change.old is None and change.new is None
-    about = "" if is_told or columns.width + 2 + len(change.about) > width else f"  {change.about}"
-    path_style = "$text-muted" if is_told else ""
+    without_values = change.old is None and change.new is None
+    about = "" if without_values or columns.width + 2 + len(change.about) > width else f"  {change.about}"
+    path_style = "$text-muted" if without_values else ""
     return Content.assemble((f"  {change.path:<{columns.path}}  ", path_style), news, (about, "$text-muted"))
 
 

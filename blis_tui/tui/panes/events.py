@@ -119,14 +119,14 @@ class _Plan:
 
     def __init__(self, tape: EventStore, row: EventRow) -> None:
         planned = tape.plan(row.event)
-        self._preempts = [tape.name(one.request) for one in planned if one.what == Preempted.kind]
-        self._schedules = [tape.name(one.request) for one in planned if one.what == Scheduled.kind]
+        self._preempts = [tape.name(entry.request) for entry in planned if entry.what == Preempted.kind]
+        self._schedules = [tape.name(entry.request) for entry in planned if entry.what == Scheduled.kind]
         self._new_tokens = sum(
             event.second
-            for one in planned
-            if one.what == Scheduled.kind and (event := tape.latest(one.request, one.what, row.event)) is not None
+            for entry in planned
+            if entry.what == Scheduled.kind and (event := tape.latest(entry.request, entry.what, row.event)) is not None
         )
-        others = [one.instance for one in planned if one.instance != row.instance]
+        others = [entry.instance for entry in planned if entry.instance != row.instance]
         self._step = f"i{others[0]}" if others else f"step {tape.step(row.step).number + 1}"
 
     def sentence(self) -> tuple[Run, ...]:
@@ -210,7 +210,7 @@ def stops_at(view: View) -> Callable[[EventRow], bool]:
 
     Breakpoints on the state are excluded, because the tape does not contain states.
     """
-    tests = [_stop(one.condition, view.tape) for one in view.breakpoints if one.enabled]
+    tests = [_stop(point.condition, view.tape) for point in view.breakpoints if point.enabled]
     return lambda row: any(test(row) for test in tests)
 
 
@@ -360,17 +360,17 @@ def sentence(view: View, width: int) -> Content:
     if not moment.event:
         event, end = (shown_key(named(name).keys[0]) for name in ("step.event", "run.to_end"))
         return Content.styled(f"Nothing has happened yet: {event} next event, {end} to the end", "$text-muted")
-    told = event_line(view.tape, moment.event, moment.phase)
+    about = event_line(view.tape, moment.event, moment.phase)
     row = view.tape.row(moment.event)
     subject = (
-        told.subject
+        about.subject
         if row.step < 0
         else f"instance {row.instance}, step {count_text(view.tape.step(row.step).number)}:"
     )
     head = Content.assemble(
-        (f"{told.look.sign} ", _STYLES.get(told.look.colour, f"${told.look.colour}")), f"{subject} "
+        (f"{about.look.sign} ", _STYLES.get(about.look.colour, f"${about.look.colour}")), f"{subject} "
     )
-    runs = fitting(told, width - head.cell_length)
+    runs = fitting(about, width - head.cell_length)
     return head + Content.assemble(*((run.text, _STYLES.get(run.colour, f"${run.colour}")) for run in runs))
 
 
@@ -437,12 +437,12 @@ def _value(trace: Trace, event: int) -> str:
 
 def _filled_up(runs: Sequence[Run], width: int) -> list[Run]:
     """Return a row in exactly a width."""
-    found: list[Run] = []
+    padded: list[Run] = []
     for run in runs:
         text = run.text[:width]
         width -= len(text)
-        found.append(Run(text, run.colour))
-    return [*found, Run(" " * width)]
+        padded.append(Run(text, run.colour))
+    return [*padded, Run(" " * width)]
 
 
 def watch_lines(view: View, width: int) -> list[Content]:
@@ -462,7 +462,8 @@ def watch_lines(view: View, width: int) -> list[Content]:
         most = [trace.largest(view.tape.at_time(scale.start_us(cell) - 1), end) for cell, end in enumerate(ends)]
         known_us = view.tape.time_us(min(trace.until, view.moment.frontier))
         course = [
-            None if scale.start_us(cell) > known_us else 0.0 if isnan(one) else one for cell, one in enumerate(most)
+            None if scale.start_us(cell) > known_us else 0.0 if isnan(largest) else largest
+            for cell, largest in enumerate(most)
         ]
         styles = [FUTURE if cell > here else PAST for cell in range(scale.cells)]
         drawn = cells_text(strip(course, trace.top), styles)
@@ -779,8 +780,8 @@ class EventList(Box):
             return
         known = plural(view.moment.frontier, "event")
         if self._matches is not None:
-            found = count_text(self._rows.count - 1)
-            known = f"{self._label}: {found} of {known}"
+            count = count_text(self._rows.count - 1)
+            known = f"{self._label}: {count} of {known}"
             if self._searched < view.moment.frontier:
                 known += f", searched {100 * self._searched // view.moment.frontier} %"
         row = self._rows.row_of(view.moment.event)

@@ -383,11 +383,13 @@ def _transfers(view: View, width: int) -> list[Line]:
 
 def _transfer_columns(view: View) -> Iterator[Column[TransferSnapshot]]:
     now = view.moment.time_us
-    yield Column("request", 12, lambda one, room: shorten(one.request_id, room))
-    yield Column("from", 5, lambda one, _: str(one.instance), right=True)
-    yield Column("to", 7, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
-    yield Column("size", 7, lambda one, _: bytes_text(one.bytes), right=True, rank=2)
-    yield Column("for", 7, lambda one, _: span_text(now - one.since_us), right=True, rank=1)
+    yield Column("request", 12, lambda transfer, room: shorten(transfer.request_id, room))
+    yield Column("from", 5, lambda transfer, _: str(transfer.instance), right=True)
+    yield Column(
+        "to", 7, lambda transfer, _: "not yet" if transfer.decode_instance is None else str(transfer.decode_instance)
+    )
+    yield Column("size", 7, lambda transfer, _: bytes_text(transfer.bytes), right=True, rank=2)
+    yield Column("for", 7, lambda transfer, _: span_text(now - transfer.since_us), right=True, rank=1)
 
 
 # ---- the pane ----

@@ -97,20 +97,22 @@ def _band(view: View, gateway: GatewaySnapshot, band: BandSnapshot, width: int, 
         BLANK,
         heading(f"○ {title}", note, width),
         titles(columns),
-        *table_rows(columns, band.flows, lambda one: request_ref(one.head)),
+        *table_rows(columns, band.flows, lambda tenant_flow: request_ref(tenant_flow.head)),
     ]
 
 
 def _columns(view: View, gateway: GatewaySnapshot) -> Iterator[Column[FlowSnapshot]]:
     now = view.moment.time_us
 
-    def head(one: FlowSnapshot, room: int) -> str:
-        return f"{'▶' if one.head == gateway.upcoming else ' '} {shorten(one.head, room - 2)}"
+    def head(tenant_flow: FlowSnapshot, room: int) -> str:
+        return f"{'▶' if tenant_flow.head == gateway.upcoming else ' '} {shorten(tenant_flow.head, room - 2)}"
 
-    yield Column("tenant", 9, lambda one, room: shorten(one.tenant_id or NO_TENANT, room), grows=True, most=20)
-    yield Column("waiting", 7, lambda one, _: count_text(one.waiting), right=True, rank=2)
+    yield Column(
+        "tenant", 9, lambda tenant_flow, room: shorten(tenant_flow.tenant_id or NO_TENANT, room), grows=True, most=20
+    )
+    yield Column("waiting", 7, lambda tenant_flow, _: count_text(tenant_flow.waiting), right=True, rank=2)
     yield Column("queue head", 14, head)
-    yield Column("waited", 9, lambda one, _: span_text(now - one.since_us), right=True, rank=1)
+    yield Column("waited", 9, lambda tenant_flow, _: span_text(now - tenant_flow.since_us), right=True, rank=1)
 
 
 PANE: Final = Pane(

@@ -146,7 +146,7 @@ def kv_bar(instance: InstanceSnapshot) -> Content:
 
 def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: int) -> list[Line]:
     columns = fit(_instance_columns(instances), width)
-    lines = [titles(columns), *table_rows(columns, instances, lambda one: instance_ref(one.index))]
+    lines = [titles(columns), *table_rows(columns, instances, lambda snapshot: instance_ref(snapshot.index))]
     lines += _card(view, None, width)
     ends_us = _steps_under_way(view)
     for instance in instances:
@@ -172,11 +172,11 @@ def _instance_columns(instances: Sequence[InstanceSnapshot]) -> tuple[Column[Ins
 
     widest = 6 + max(len(seats(instance)) for instance in instances)
     return (
-        Column("instance", 8, lambda one, _: f"{one.index}"),
-        Column("running", widest, lambda one, _: f"{one.running_count:,} of {seats(one)}", right=True),
+        Column("instance", 8, lambda instance, _: f"{instance.index}"),
+        Column("running", widest, lambda instance, _: f"{instance.running_count:,} of {seats(instance)}", right=True),
         Column("waiting", 7, _waiting, right=True),
         Column("KV cache", _KV_BAR + 6, full, rank=1),
-        Column("step", 9, lambda one, _: count_text(one.steps), right=True, rank=2),
+        Column("step", 9, lambda instance, _: count_text(instance.steps), right=True, rank=2),
         Column("preemptions", 11, _preemptions, right=True, rank=3),
     )
 
@@ -237,7 +237,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     queue = instance.waiting
     ranked = len({request.priority for request in queue}) > 1
     again = any(request.preemptions for request in queue)
-    selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
+    selected = next((at for at, request in enumerate(queue, 1) if request.request_id == view.selection.request), 0)
     # Show one request more than needed, so that the cursor can always move down.
     shown = [
         _Row(request, at, max(view.moment.time_us - _waits_since(view, request), 0))
@@ -270,15 +270,15 @@ def _waits_since(view: View, request: RequestSnapshot) -> int:
 
 def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Row]]:
     columns: list[Column[_Row]] = [
-        Column("#", place_width, lambda one, _: (count_text(one.place), "$text-muted"), right=True),
-        Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
-        Column("waited", 9, lambda one, _: (span_text(one.waited_us), "$warning"), right=True),
-        Column("prompt", 7, lambda one, _: count_text(one.request.input_tokens), right=True, rank=1),
+        Column("#", place_width, lambda row, _: (count_text(row.place), "$text-muted"), right=True),
+        Column("request", name_width, lambda row, width: shorten(row.request.request_id, width)),
+        Column("waited", 9, lambda row, _: (span_text(row.waited_us), "$warning"), right=True),
+        Column("prompt", 7, lambda row, _: count_text(row.request.input_tokens), right=True, rank=1),
     ]
     if ranked:
-        columns.append(Column("priority", 8, lambda one, _: str(one.request.priority), right=True, rank=2))
+        columns.append(Column("priority", 8, lambda row, _: str(row.request.priority), right=True, rank=2))
     if again:
-        columns.append(Column(AGAIN.word, 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+        columns.append(Column(AGAIN.word, 9, lambda row, _: _times(row.request.preemptions), right=True, rank=3))
     return columns
 
 
@@ -324,15 +324,15 @@ def step_tokens(step: StepFinished | None, instance: InstanceSnapshot) -> dict[s
 
 def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_Row]]:
     columns: list[Column[_Row]] = [
-        Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
+        Column("request", name_width, lambda row, width: shorten(row.request.request_id, width)),
         Column("phase", 9, _phase),
         Column("progress", 11, _progress, grows=True, most=40),
-        Column("blocks", 7, lambda one, _: count_text(one.request.held_blocks), right=True, rank=2),
+        Column("blocks", 7, lambda row, _: count_text(row.request.held_blocks), right=True, rank=2),
     ]
     if step:
         columns.append(Column("in step", 7, _tokens, right=True, rank=1))
     if again:
-        columns.append(Column(AGAIN.word, 9, lambda one, _: _times(one.request.preemptions), right=True, rank=3))
+        columns.append(Column(AGAIN.word, 9, lambda row, _: _times(row.request.preemptions), right=True, rank=3))
     return columns
 
 
@@ -379,15 +379,21 @@ def _in_transit(view: View, width: int) -> list[Line]:
     look = PHASE_STYLES["in-transit"]
     columns: Sequence[Column[RequestSnapshot]] = fit(
         [
-            Column("request", min(_longest(moving), _NAME_MOST), lambda one, room: shorten(one.request_id, room)),
-            Column("stage", 9, lambda one, _: _stage(view, one)),
-            Column("goes to", 11, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
-            Column("prompt", 7, lambda one, _: count_text(one.input_tokens), right=True, rank=1),
+            Column(
+                "request", min(_longest(moving), _NAME_MOST), lambda request, room: shorten(request.request_id, room)
+            ),
+            Column("stage", 9, lambda request, _: _stage(view, request)),
+            Column(
+                "goes to",
+                11,
+                lambda request, _: "not routed" if request.instance is None else f"instance {request.instance}",
+            ),
+            Column("prompt", 7, lambda request, _: count_text(request.input_tokens), right=True, rank=1),
         ],
         width,
     )
     note = "in no queue, in no batch"
-    rows = table_rows(columns, moving, lambda one: request_ref(one.request_id))
+    rows = table_rows(columns, moving, lambda request: request_ref(request.request_id))
     return [
         BLANK,
         heading(f"{look.glyph} {plural(len(moving), 'request')} in transit", note, width),

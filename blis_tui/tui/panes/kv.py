@@ -117,7 +117,7 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
     """
     kv, states = instance.kv, _state_blocks(instance)
     holders = [*instance.running, *(request for request in instance.waiting if request.held_blocks)]
-    found = [
+    held = [
         Holding(
             "private",
             request.held_blocks - request.shared_blocks,
@@ -128,14 +128,14 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
         )
         for request in holders
     ]
-    rest = kv.used_blocks - sum(holding.blocks for holding in found)
-    known = instance.running_count == len(instance.running) and rest <= sum(holding.shared for holding in found)
-    found += [
+    rest = kv.used_blocks - sum(holding.blocks for holding in held)
+    known = instance.running_count == len(instance.running) and rest <= sum(holding.shared for holding in held)
+    held += [
         Holding("shared" if known else "others", rest),
         Holding("cached", kv.cached_free_blocks),
         Holding("blank", kv.blank_blocks),
     ]
-    return tuple(found)
+    return tuple(held)
 
 
 def _state_blocks(instance: InstanceSnapshot) -> int:
@@ -177,7 +177,7 @@ class KvGrid:
 
 def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
     """Return the map of an instance with the fewest blocks per cell that fit, a power of two."""
-    found = holdings(instance)
+    held = holdings(instance)
     total = instance.kv.total_blocks
     filled = total - instance.kv.blank_blocks
     drawn = min(total, filled * _ZOOM) if filled else total
@@ -185,18 +185,18 @@ def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
     while drawn > per_cell * columns * rows:
         per_cell *= 2
     drawn = min(total, -(-drawn // (per_cell * columns)) * per_cell * columns)  # full rows
-    cells = tuple(_owners(found, drawn, per_cell))
-    return KvGrid(instance.index, found, per_cell, cells, columns, total - drawn)
+    cells = tuple(_owners(held, drawn, per_cell))
+    return KvGrid(instance.index, held, per_cell, cells, columns, total - drawn)
 
 
-def _owners(found: Sequence[Holding], total: int, per_cell: int) -> Iterator[int]:
+def _owners(held: Sequence[Holding], total: int, per_cell: int) -> Iterator[int]:
     """Yield, for each cell, the holding with most of its blocks; the first one in a tie."""
-    ends = list(accumulate(holding.blocks for holding in found))
+    ends = list(accumulate(holding.blocks for holding in held))
     for start in range(0, total, per_cell):
         end = min(start + per_cell, total)
         best, most = 0, 0
         for at in range(bisect_right(ends, start), bisect_right(ends, end - 1) + 1):
-            part = min(ends[at], end) - max(ends[at] - found[at].blocks, start)
+            part = min(ends[at], end) - max(ends[at] - held[at].blocks, start)
             if part > most:
                 best, most = at, part
         yield best
@@ -273,8 +273,8 @@ def _cells(grid: KvGrid, row: int, total: int) -> Iterator[Cell]:
         yield from _without_cell(grid.found[last + 1 :])
 
 
-def _without_cell(found: Sequence[Holding]) -> Iterator[Cell]:
-    yield from (Cell(0, request_ref(holding.request)) for holding in found if holding.request)
+def _without_cell(held: Sequence[Holding]) -> Iterator[Cell]:
+    yield from (Cell(0, request_ref(holding.request)) for holding in held if holding.request)
 
 
 def _kind(holding: Holding, at: int, selected: str) -> str:

@@ -197,8 +197,8 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
 
 def percentile_lines(latencies: Latencies | None, width: int) -> list[Content]:
     """Return latencies of the whole run up to the position, one per line, as in the report."""
-    found = {} if latencies is None else {"TTFT": latencies.ttft_ms, "ITL": latencies.itl_ms}
-    return [_percentiles(name, found.get(name), width) for name in ("TTFT", "ITL")]
+    distributions = {} if latencies is None else {"TTFT": latencies.ttft_ms, "ITL": latencies.itl_ms}
+    return [_percentiles(name, distributions.get(name), width) for name in ("TTFT", "ITL")]
 
 
 def _percentiles(name: str, distribution: Distribution | None, width: int) -> Content:
@@ -214,7 +214,7 @@ def _percentiles(name: str, distribution: Distribution | None, width: int) -> Co
     for label, value in values:
         parts += [(f"{label} ", "$text-muted"), (f"{span_text(int(value * 1000 + 0.5)):<8} ", "")]
     line = Content.assemble(*parts)
-    scope = next((one for one in _SCOPES if line.cell_length + len(one) <= width), "")
+    scope = next((scope for scope in _SCOPES if line.cell_length + len(scope) <= width), "")
     return Content.assemble(line, (scope, "$text-muted"))
 
 

@@ -42,7 +42,7 @@ def moments_lines(view: View, width: int) -> list[Line]:
             "bundles.",
             width,
         )
-    return [one for moment in view.moments for one in (*_moment(moment, view, width), BLANK)]
+    return [row for moment in view.moments for row in (*_moment(moment, view, width), BLANK)]
 
 
 def _moment(moment: Moment, view: View, width: int) -> list[Line]:

@@ -74,7 +74,7 @@ class Shown:
     def told(self, kind: str) -> Iterator[Told]:
         """Yield the records of a kind, the latest first."""
         tape = self.view.tape
-        for event, values in tape.told(kind, self.view.moment.settled):
+        for event, values in tape.values_of_kind(kind, self.view.moment.settled):
             row = tape.row(event)
             yield Told(
                 event=event,
@@ -92,9 +92,9 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Cal
     """
     lines: list[Line] = []
     try:
-        for one in pane.present(Shown(view), width):
-            _require_line(one, parse_style)
-            lines.append(line((one.text, one.style), subject=_subject(one)))
+        for pane_line in pane.present(Shown(view), width):
+            _require_line(pane_line, parse_style)
+            lines.append(line((pane_line.text, pane_line.style), subject=_subject(pane_line)))
             if len(lines) == _MOST_LINES:
                 break
     except KeyboardInterrupt:
@@ -106,23 +106,23 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Cal
     return lines
 
 
-def _require_line(one: object, parse_style: Callable[[str], object]) -> None:
+def _require_line(pane_line: object, parse_style: Callable[[str], object]) -> None:
     """Raise TypeError or ValueError for what would fail where it is drawn or picked."""
-    if not isinstance(one, PaneLine):
-        raise TypeError(f"a line is {one!r}, and must be a PaneLine")
+    if not isinstance(pane_line, PaneLine):
+        raise TypeError(f"a line is {pane_line!r}, and must be a PaneLine")
     for name, kinds in _KINDS.items():
-        if not isinstance(value := getattr(one, name), kinds):
+        if not isinstance(value := getattr(pane_line, name), kinds):
             raise TypeError(f"the {name} of a line is {value!r}")
     try:
-        parse_style(one.style)
+        parse_style(pane_line.style)
     except Exception as error:
-        raise ValueError(f"the style of a line is {one.style!r}, which is none of Textual's") from error
+        raise ValueError(f"the style of a line is {pane_line.style!r}, which is none of Textual's") from error
 
 
-def _subject(one: PaneLine) -> Subject | None:
-    if one.event is not None:
-        return event_ref(one.event)
-    return None if one.request is None else request_ref(one.request)
+def _subject(pane_line: PaneLine) -> Subject | None:
+    if pane_line.event is not None:
+        return event_ref(pane_line.event)
+    return None if pane_line.request is None else request_ref(pane_line.request)
 
 
 @cache

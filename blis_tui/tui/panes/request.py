@@ -452,13 +452,13 @@ def _common(view: View, count: int, width: int) -> list[Line]:
     """Return what the marked requests have in common, or without any the ranked ones, and how rare that is."""
     marked, rows = marked_in(view), list[Line]()
     of = f"the {count_text(len(marked))} marked" if marked else f"these {count_text(count)}"
-    found = view.common()
-    for each in found:
+    shared = view.common()
+    for each in shared:
         share = percent_text(each.among, each.looked_at)
         rows += remark(f"{each.text}: {count_text(each.having)} of {of}, {share} of all", width)
     if marked and len(marked) < FEWEST:
         rows += remark(f"{count_text(len(marked))} marked: what {FEWEST} or more have in common is shown here.", width)
-    elif marked and not found:
+    elif marked and not shared:
         rows += remark(f"{of[:1].upper()}{of[1:]} have nothing in common that is rare among all.", width)
     return rows
 
@@ -493,7 +493,7 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
     """Return where the cursor was left; in a new ranking, the first request."""
     if not shows_ranking(view, subject(view)) or (left is not None and left.kind == "request"):
         return left
-    return next((request_ref(one.name) for one in view.ranked()), None)
+    return next((request_ref(entry.name) for entry in view.ranked()), None)
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:
@@ -504,9 +504,9 @@ def _points(view: View, cursor: Subject | None) -> Subject | None:
     return request_ref(name) if name is not None and not shows_ranking(view, name) else None
 
 
-def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+def _picks(view: View, pointed: Subject, *, go: bool) -> Picked | None:
     """Select the start of an interval; show a request of the ranking only by enter."""
-    return None if one.kind == "request" and not go else pick(view, one, go=go)
+    return None if pointed.kind == "request" and not go else pick(view, pointed, go=go)
 
 
 def _more(view: View, _cursor: Subject | None) -> Message | None:

@@ -38,9 +38,9 @@ def routed_event(view: View) -> int:
         return here
     if view.selection.request is not None:
         life = tape.life(view.selection.request, now)
-        found = next((event.event for event in reversed(life) if event.what == "routed"), 0)
-        if found:
-            return found
+        routed = next((event.event for event in reversed(life) if event.what == "routed"), 0)
+        if routed:
+            return routed
     return tape.latest_of("routed", now)
 
 
@@ -95,14 +95,14 @@ def _regret(decision: RoutingDecision) -> list[Content]:
     best = max(decision.top, key=lambda each: each.true_score_ppm)
     if decision.regret_ppm is None or decision.true_regret_ppm is None:
         return [fact("regret", f"none: {decision.policy} has no scores", "$text-muted")]
-    told = abs(best.true_score_ppm - chosen.true_score_ppm - decision.true_regret_ppm) <= _ROUNDING
+    best_is_shown = abs(best.true_score_ppm - chosen.true_score_ppm - decision.true_regret_ppm) <= _ROUNDING
     facts = [
         fact("regret", f"{share_text(decision.regret_ppm)} by what it saw", "$warning" if decision.regret_ppm else ""),
         Content.styled(
             f"{share_text(decision.true_regret_ppm)} by the true state", "$warning" if decision.true_regret_ppm else ""
         ),
     ]
-    if decision.true_regret_ppm and told:  # otherwise the best instance is not among those shown
+    if decision.true_regret_ppm and best_is_shown:  # otherwise the best instance is not among those shown
         facts.append(Content.styled(f"instance {best.instance} had {share_text(best.true_score_ppm)}", "$text-muted"))
     return facts
 

@@ -84,10 +84,13 @@ def session_lines(view: View, width: int) -> list[Line]:
         fact("cancelled", count_text(cancelled), "$error" if cancelled else ""),
         fact("calls in flight", count_text(view.tape.sessions.in_flight(view.moment.event))),
     ]
-    names = max(len(view.tape.sessions.name(one)) for one in order)
+    names = max(len(view.tape.sessions.name(session)) for session in order)
     several = any(client.session is not None and client.session.calls for client in view.experiment.workload.clients)
     columns = fit([column for column in _columns(names) if several or column.title != "calls"], width)
-    rows = [Line(partial(_row, view, columns, one), Subject("session", view.tape.sessions.name(one))) for one in order]
+    rows = [
+        Line(partial(_row, view, columns, session), Subject("session", view.tape.sessions.name(session)))
+        for session in order
+    ]
     return [*map(line, flow(facts, width)), titles(columns), *rows]
 
 
@@ -100,15 +103,19 @@ def _row(view: View, columns: Sequence[Column[SessionCourse]], session: int) -> 
 
 
 def _columns(names: int) -> Iterator[Column[SessionCourse]]:
-    yield Column("session", min(max(names, 7), 24), lambda one, room: shorten(one.name, room))
-    yield Column("state", 22, lambda one, _: state_text(one))
-    yield Column("turn", 8, lambda one, _: f"{one.turn} of {one.turns}", right=True)
-    yield Column("calls", 10, lambda one, _: f"{len(one.calls)} of {one.length}", right=True, rank=4)
-    yield Column("in flight", 9, lambda one, _: count_text(one.in_flight) if one.in_flight else "-", right=True, rank=2)
-    yield Column("context", 9, lambda one, _: count_text(one.context_tokens), right=True, rank=1)
-    yield Column("history", 9, lambda one, _: count_text(one.history[0]) if one.history[0] else "-", right=True, rank=3)
-    yield Column("cached", 6, lambda one, _: cached_text(*one.history), right=True)
-    yield Column("began", 14, lambda one, _: time_text(one.began_us), right=True, rank=5)
+    yield Column("session", min(max(names, 7), 24), lambda course, room: shorten(course.name, room))
+    yield Column("state", 22, lambda course, _: state_text(course))
+    yield Column("turn", 8, lambda course, _: f"{course.turn} of {course.turns}", right=True)
+    yield Column("calls", 10, lambda course, _: f"{len(course.calls)} of {course.length}", right=True, rank=4)
+    yield Column(
+        "in flight", 9, lambda course, _: count_text(course.in_flight) if course.in_flight else "-", right=True, rank=2
+    )
+    yield Column("context", 9, lambda course, _: count_text(course.context_tokens), right=True, rank=1)
+    yield Column(
+        "history", 9, lambda course, _: count_text(course.history[0]) if course.history[0] else "-", right=True, rank=3
+    )
+    yield Column("cached", 6, lambda course, _: cached_text(*course.history), right=True)
+    yield Column("began", 14, lambda course, _: time_text(course.began_us), right=True, rank=5)
 
 
 def state_text(course: SessionCourse) -> tuple[str, str]:
@@ -121,9 +128,9 @@ def state_text(course: SessionCourse) -> tuple[str, str]:
     return f"{look.label}, {span_text(max(course.now_us - course.since_us, 0))}", look.style
 
 
-def cached_text(said: int, cached: int) -> str:
+def cached_text(sent: int, cached: int) -> str:
     """Return the share of the history found in the prefix cache; a dash without history."""
-    return percent_text(cached, said) if said else "-"
+    return percent_text(cached, sent) if sent else "-"
 
 
 # ---- one session ----
@@ -163,9 +170,9 @@ def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
     yield fact("in flight", count_text(course.in_flight))
     yield fact("began", time_text(course.began_us))
     yield fact("context", plural(course.context_tokens, "token"))
-    said, cached = course.history
-    if said:
-        yield fact("history sent", f"{plural(said, 'token')}, {percent_text(cached, said)} cached")
+    sent, cached = course.history
+    if sent:
+        yield fact("history sent", f"{plural(sent, 'token')}, {percent_text(cached, sent)} cached")
     if course.later:
         yield Content.styled("dimmed: later, already simulated", "$text-muted")
 
@@ -214,8 +221,8 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
         return part(f"{count_text(call.output_tokens)} in {span_text(call.end_us - call.time_us)}", "", call)
 
     yield Column("turn", min(max(4, 3 + labels), 14), turn)
-    yield Column("request", max(names, 7), lambda one, _: part(one.name, "", one))
-    yield Column("sent", 14, lambda one, _: part(time_text(one.time_us), "", one), right=True, rank=5)
+    yield Column("request", max(names, 7), lambda call, _: part(call.name, "", call))
+    yield Column("sent", 14, lambda call, _: part(time_text(call.time_us), "", call), right=True, rank=5)
     yield Column("waited", 13, after, right=True)
     yield Column("prompt", 7, prompt, right=True, rank=4)
     yield Column("history", 8, history, right=True, rank=3)

@@ -101,8 +101,8 @@ def _warnings(summary: Summary, width: int, chosen: str | None) -> list[Line]:
     if first is None:
         return [line(("✓ no warnings", "$success"))]
     key = shown_key(named("go.warning").keys[0])
-    told = words(first.message, width - 2)
-    lines = _about(f"{WARNINGS}.0", chosen, (key, "$warning bold"), told)
+    message = words(first.message, width - 2)
+    lines = _about(f"{WARNINGS}.0", chosen, (key, "$warning bold"), message)
     if others:
         figures = [Figure(f"{WARNINGS}.{at}", finding.id) for at, finding in enumerate(others, 1)]
         lines += _figures("also", figures, width, chosen, between=", ")
@@ -112,7 +112,7 @@ def _warnings(summary: Summary, width: int, chosen: str | None) -> list[Line]:
 def _expectations(report: Report, width: int, chosen: str | None) -> list[Line]:
     """Return the bounds, those that are broken first."""
     lines: list[Line] = []
-    order = sorted(enumerate(report.expectations), key=lambda one: one[1].ok)
+    order = sorted(enumerate(report.expectations), key=lambda entry: entry[1].ok)
     for number, verdict in order:
         mark = ("✓", "$success") if verdict.ok else ("✗", "$error bold")
         lines += _about(f"{EXPECTATIONS}.{number}", chosen, mark, words(verdict.sentence(), width - 2))
@@ -124,7 +124,10 @@ def _expectations(report: Report, width: int, chosen: str | None) -> list[Line]:
 
 def _latencies(report: Report, width: int, chosen: str | None) -> list[Line]:
     """Return the latencies of all requests, then of SLO classes and tenants, if there are several."""
-    rows = {f"latency.{one.field}": (one.label, one.short, getattr(report.latency, one.field)) for one in LATENCIES}
+    rows = {
+        f"latency.{metric.field}": (metric.label, metric.short, getattr(report.latency, metric.field))
+        for metric in LATENCIES
+    }
     for kind, groups in (("slo_classes", report.slo_classes), ("tenants", report.tenants)):
         if len(groups) > 1:
             names = sorted(groups, key=lambda name: -groups[name].completed)[:_GROUPS]
@@ -236,7 +239,7 @@ def _counts(report: Report) -> Iterator[tuple[str, list[Figure]]]:
 def _peak(report: Report) -> Figure:
     """Return the peak of the fullest instance."""
     used = [(instance.kv.peak_used / max(instance.kv.blocks, 1), at) for at, instance in enumerate(report.instances)]
-    share, at = max(used, key=lambda one: (one[0], -one[1]))
+    share, at = max(used, key=lambda peak: (peak[0], -peak[1]))
     where = f" at instance {report.instances[at].instance}" if len(used) > 1 else ""
     return Figure(f"instances.{at}.kv.peak_used", f"{share_text(share)} full{where} at peak")
 

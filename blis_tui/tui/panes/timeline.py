@@ -54,15 +54,15 @@ class SenderRow(NamedTuple):
 
 def groupings(view: View) -> tuple[str, ...]:
     """Return the possible groupings: by client if there are several, by tenant if there are any."""
-    found = {"client": len(_names(view, "client")) > 1, "tenant": bool(_names(view, "tenant"))}
-    return tuple(by for by in GROUPINGS if found[by])
+    several = {"client": len(_names(view, "client")) > 1, "tenant": bool(_names(view, "tenant"))}
+    return tuple(by for by in GROUPINGS if several[by])
 
 
 def _names(view: View, by: str) -> tuple[str, ...]:
     """Return names in the experiment's order; for a trace, in the order of their first requests."""
     clients = [client for client in view.experiment.workload.clients if client.share > 0]
-    told = [client.id if by == "client" else client.tenant for client in clients]
-    return tuple(dict.fromkeys(name for name in (*told, *view.tape.arrivals.names(by)) if name))
+    names = [client.id if by == "client" else client.tenant for client in clients]
+    return tuple(dict.fromkeys(name for name in (*names, *view.tape.arrivals.names(by)) if name))
 
 
 def rows_of(view: View, by: str, height: int) -> tuple[SenderRow, ...]:
@@ -85,16 +85,16 @@ def arrivals_until(view: View, by: str, row: SenderRow, event: int) -> int:
 def counts(view: View, by: str, row: SenderRow, scale: Scale) -> list[int | None]:
     """Return the arrivals per column, up to the position in its column; None where unknown."""
     here, known_us = scale.cell(view.moment.time_us), known_until(view)
-    found: list[int | None] = []
+    arrived: list[int | None] = []
     before = 0
     for cell in range(scale.cells):
         if scale.start_us(cell) > known_us:
-            return [*found, *[None] * (scale.cells - cell)]
+            return [*arrived, *[None] * (scale.cells - cell)]
         last = view.tape.at_time(scale.last_us(cell))
         upto = arrivals_until(view, by, row, last)
-        found.append((arrivals_until(view, by, row, view.moment.event) if cell == here else upto) - before)
+        arrived.append((arrivals_until(view, by, row, view.moment.event) if cell == here else upto) - before)
         before = upto
-    return found
+    return arrived
 
 
 def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]:
@@ -110,7 +110,7 @@ def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]
     here = scale.cell(view.moment.time_us)
     rows = rows_of(view, by, height)
     values = [counts(view, by, row, scale) for row in rows]
-    top = max((value for one in values for value in one if value is not None), default=0)
+    top = max((value for row_counts in values for value in row_counts if value is not None), default=0)
     styles = [FUTURE if cell > here else PAST for cell in range(scale.cells)]
     span = span_text(scale.end_us // scale.cells)
     about = f"by {by}, up to here; a full bar is {plural(top, 'arrival')} in {span}"
@@ -318,12 +318,12 @@ def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]
 
 def break_times_us(view: View) -> tuple[int, ...]:
     """Return the times at which an enabled breakpoint stops."""
-    found: list[int] = []
-    for one in view.breakpoints:
-        condition = one.condition
-        if one.enabled and isinstance(condition, Reaches) and condition.figure == "time_us":
-            found.append(int(condition.value))
-    return tuple(found)
+    times_us: list[int] = []
+    for point in view.breakpoints:
+        condition = point.condition
+        if point.enabled and isinstance(condition, Reaches) and condition.figure == "time_us":
+            times_us.append(int(condition.value))
+    return tuple(times_us)
 
 
 def event_at(view: View, scale: Scale, cell: int) -> int:

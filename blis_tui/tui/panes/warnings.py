@@ -51,8 +51,8 @@ def _failure(failure: str, width: int) -> list[Content]:
     """Return why the run failed, with its hints."""
     if not failure:
         return []
-    said, *hints = failure.splitlines()
-    lines = _hanging(Content.styled("✗ ", "$error bold"), Content.styled(said, "$error"), width)
+    message, *hints = failure.splitlines()
+    lines = _hanging(Content.styled("✗ ", "$error bold"), Content.styled(message, "$error"), width)
     for hint in hints:
         if hint.strip(" |"):
             lines += _hanging(Content("  "), Content.styled(hint.strip(" ="), "$text-muted"), width)
@@ -80,8 +80,8 @@ def _finding(finding: Finding, width: int) -> list[Content]:
 def _marked(finding: Finding) -> Content:
     """Return the message with its subject highlighted."""
     mention = finding.request or ("" if finding.instance is None else instance_ref(finding.instance).text)
-    before, found, after = finding.message.rpartition(mention) if mention else (finding.message, "", "")
-    return Content.assemble(before, (found, "$accent underline"), after)
+    before, mentioned, after = finding.message.rpartition(mention) if mention else (finding.message, "", "")
+    return Content.assemble(before, (mentioned, "$accent underline"), after)
 
 
 def _hanging(head: Content, text: Content, width: int) -> list[Content]:

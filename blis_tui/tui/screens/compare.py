@@ -134,8 +134,8 @@ class CompareScreen(SideBySideScreen):
         """Create title, differences, the two sides, two tables, keys."""
         yield TitleBar(names_text(self._names), id="status")
         count = len(self._documents)
-        said = plural(count, "difference") if count else "no differences"
-        yield CompareBox(f"The experiments: {said}", differences_text, id="differences")
+        summary = plural(count, "difference") if count else "no differences"
+        yield CompareBox(f"The experiments: {summary}", differences_text, id="differences")
         with Horizontal(id="sides"):
             for side, letter in enumerate(LETTERS):
                 yield CompareBox(letter, partial(side_text, side), id=letter.lower())

@@ -137,17 +137,19 @@ def _difference(difference: Difference, path_width: int, width: int) -> Content:
 
 
 def _divergence(view: CompareView, width: int) -> list[Content]:
-    found = view.divergence
+    divergence = view.divergence
     if not view.searched:
         return []
-    if found is None:
+    if divergence is None:
         return [Content.styled("✓ The two runs are identical, from the first event to the last.", "$success")]
-    head = f"{DIFFERS} first at event {count_text(found.event)}: "
-    changed = found.fields
+    head = f"{DIFFERS} first at event {count_text(divergence.event)}: "
+    changed = divergence.fields
     if changed:
-        text = f"{_subject(found.left)}, " + "; ".join(f"{one.path} {value_change(one, width, '→')}" for one in changed)
+        text = f"{_subject(divergence.left)}, " + "; ".join(
+            f"{field.path} {value_change(field, width, '→')}" for field in changed
+        )
     else:
-        text = f"A {_subject(found.left)} · B {_subject(found.right)}"
+        text = f"A {_subject(divergence.left)} · B {_subject(divergence.right)}"
     return [Content.assemble((head, f"{_LIT} bold"), cut(text, max(width - len(head), 10)))]
 
 
@@ -250,7 +252,7 @@ def _spread(least: Sequence[int], room: int) -> list[int]:
     if max(least) <= equal:
         return [equal] * len(least)
     spare = max(room - sum(least), 0) // len(least)
-    return [one + spare for one in least]
+    return [width + spare for width in least]
 
 
 def _figure(pair: FigurePair, side: int, *, deltas: bool) -> tuple[str, str]:
@@ -322,8 +324,8 @@ def _metric(row: ComparedFigure, title: str, cell: int, *, words: bool) -> Conte
         change = "≈" if abs(row.relative or 0) < _NOTHING_MUCH else _change(row)
         return Content.assemble(f"{title:<12}{figures}", (f"{change:>{_CHANGE}}", _MUTED))
     glyph, word, colour = _VERDICTS[row.verdict]
-    said = word if words else glyph
-    return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>{_CHANGE}}", _LIT), " ", (said, colour))
+    verdict = word if words else glyph
+    return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>{_CHANGE}}", _LIT), " ", (verdict, colour))
 
 
 def _number(value: float | None) -> str:
@@ -350,7 +352,7 @@ def requests_text(view: CompareView, width: int) -> Content:
     """Return the requests in different states, and how ended ones compare."""
     changes = view.changes
     done = () if changes is None else changes.most_affected
-    completed = [_completed(one) for one in done]
+    completed = [_completed(affected) for affected in done]
     name = max((len(_names(pair)) for pair in (*view.requests, *completed)), default=0)
     renamed = any(pair.right_name not in ("", pair.name) for pair in view.requests)
     name = min(name, max(width - 26, 8))
@@ -361,8 +363,8 @@ def requests_text(view: CompareView, width: int) -> Content:
         lines += [_request(pair, name, cell) for pair in view.requests]
     else:
         started = any(side.moment.event for side in view.sides)
-        said = _NO_REQUESTS if view.under_way else _IDLE if started else "No request has arrived."
-        lines.append(Content.styled(said, _MUTED))
+        message = _NO_REQUESTS if view.under_way else _IDLE if started else "No request has arrived."
+        lines.append(Content.styled(message, _MUTED))
     if changes is not None and changes.compared:
         lines.insert(0, _summary(changes, width))
     if done:
@@ -380,9 +382,9 @@ def first_request(view: CompareView, side: int) -> str:
     return (pair.right_name or pair.name) if side else pair.name
 
 
-def _completed(one: Affected) -> RequestPair:
-    left, right = (RequestStatus("completed", us) for us in (one.a_us, one.b_us))
-    return RequestPair(one.request_id, left, right, one.b_request_id)
+def _completed(affected: Affected) -> RequestPair:
+    left, right = (RequestStatus("completed", us) for us in (affected.a_us, affected.b_us))
+    return RequestPair(affected.request_id, left, right, affected.b_request_id)
 
 
 def _summary(changes: RequestChanges, width: int) -> Content:
@@ -443,7 +445,7 @@ def file_text(comparison: Comparison, view: CompareView) -> str:
         for letter, side in zip(LETTERS, view.sides, strict=True)
     ]
     if view.searched:
-        found = view.divergence
+        divergence = view.divergence
         same = "the two runs are identical, from the first event to the last"
-        lines += ["", *([same] if found is None else divergence_lines(found, LETTERS))]
+        lines += ["", *([same] if divergence is None else divergence_lines(divergence, LETTERS))]
     return "\n".join(lines) + "\n\n" + comparison_text(comparison)

@@ -62,9 +62,9 @@ class ErrorScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Create title, problems, keys."""
         count = len(self._diagnostics)
-        said = plural(count, "problem") if count else "cannot be opened"
+        title = plural(count, "problem") if count else "cannot be opened"
         left = Content.assemble(("✗ ", "$error bold"), (self._source, "bold"))
-        yield TitleBar(left, Content.styled(said, "$error"))
+        yield TitleBar(left, Content.styled(title, "$error"))
         with ScrollableContainer():
             yield Static()
         yield KeyBar()
@@ -146,8 +146,8 @@ class CrashScreen(Window[None]):
         """Create the error, the report, keys."""
         with Vertical() as window:
             window.border_title = "Internal error"
-            said = "".join(traceback.format_exception_only(self._error)).strip()
-            yield Static(Content.assemble((said, "$error bold")))
+            summary = "".join(traceback.format_exception_only(self._error)).strip()
+            yield Static(Content.assemble((summary, "$error bold")))
             yield Static(
                 "This should not have happened, and what you see may be wrong from here on. "
                 "Please copy the report (y) into an issue. `blis-tui run` does not need this screen.",

@@ -147,11 +147,11 @@ class FilesScreen(Window[None]):
             kept = "" if name == first else f"\n{first} existed already and was left as it is."
             self._done(f"Written: {Path.cwd() / name}{kept}")
 
-    def _done(self, said: str) -> None:
+    def _done(self, message: str) -> None:
         """Close and notify together, because after closing nothing waits for this thread."""
 
         def tell() -> None:
-            self.app.notify(said, markup=False)
+            self.app.notify(message, markup=False)
             self.dismiss(None)
 
         self.call_later(tell)

@@ -269,13 +269,13 @@ class GoldensScreen(Screen[None]):
         """Update one test; ``go_on``: move the cursor to the next waiting one."""
         there = entry.files.exists() or entry.files.exists(pending=True)
         new = look(entry.files, self._root, self._plugins) if there else None
-        place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
+        place = next((at for at, other in enumerate(self._entries) if other.name == entry.name), len(self._entries))
         kept = () if new is None else (new,)
         self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
         self._explained.pop(entry.name, None)
         self._shown.pop(entry.name, None)
         shown = matching(self._entries[place:], self._query) if go_on else ()
-        self._show(next((one.name for one in shown if one.waiting), entry.name if new is not None else None))
+        self._show(next((other.name for other in shown if other.waiting), entry.name if new is not None else None))
 
     # ---- display ----
 
@@ -284,8 +284,8 @@ class GoldensScreen(Screen[None]):
         self._list.show(shown, cursor)
         self.set_class(not shown, "-empty")
         self.set_class(not self._entries, "-none")
-        said = f"Nothing matches {self._query!r}. esc shows all {len(self._entries)}." if self._entries else EMPTY
-        self.query_one("#nothing", Static).update(said)
+        message = f"Nothing matches {self._query!r}. esc shows all {len(self._entries)}." if self._entries else EMPTY
+        self.query_one("#nothing", Static).update(message)
         self.query_one("#headings", Static).update(self._list.headings())
         self._title()
         self._details()
@@ -328,8 +328,8 @@ class GoldensScreen(Screen[None]):
         if entry.problem or not entry.waiting:
             parts.append(standing(entry, _stored(entry)))
         elif entry.name in self._explained:
-            said = self._explained[entry.name]
-            parts.append(difference(said, self._details_width) if isinstance(said, str) else said)
+            details = self._explained[entry.name]
+            parts.append(difference(details, self._details_width) if isinstance(details, str) else details)
         else:
             parts.append(Content.styled("Computing what the new result would change…", "$text-muted"))
             self._explain(entry)
@@ -343,19 +343,19 @@ class GoldensScreen(Screen[None]):
 
     @work(thread=True, group="difference")
     def _difference(self, entry: GoldenEntry) -> None:
-        said: str | Content
+        details: str | Content
         shown: Golden | None = None
         try:
             shown = waiting(entry.files)
-            said = difference_text(entry.files, self._root, self._plugins, shown)
+            details = difference_text(entry.files, self._root, self._plugins, shown)
         except BlisError as error:
-            said = failure(str(error))
-        self.call_later(self._explained_one, entry.name, said, shown)
+            details = failure(str(error))
+        self.call_later(self._explained_one, entry.name, details, shown)
 
-    def _explained_one(self, name: str, said: str | Content, shown: Golden | None) -> None:
+    def _explained_one(self, name: str, details: str | Content, shown: Golden | None) -> None:
         """Show a computed difference, or the reason why there is none."""
         self._explaining = ""
-        self._explained[name] = said
+        self._explained[name] = details
         if shown is not None:
             self._shown[name] = shown
         self._details()
@@ -438,7 +438,7 @@ class GoldensScreen(Screen[None]):
 
     def _check_over(self, name: str, outcome: Outcome | None, problem: str) -> None:
         self._checking = ""
-        entry = next((one for one in self._entries if one.name == name), None)
+        entry = next((entry for entry in self._entries if entry.name == name), None)
         if problem:
             self.notify(problem, title="The test cannot run", severity="error", timeout=_LONG_S, markup=False)
         if entry is None or outcome is None:
@@ -475,8 +475,8 @@ class GoldensScreen(Screen[None]):
             elif reference is not None:
                 self.notify("There is nothing to compare: no other result waits.", markup=False)
 
-        said = self._explained.get(entry.name, "")
-        text = said if isinstance(said, str) else said.plain
+        details = self._explained.get(entry.name, "")
+        text = details if isinstance(details, str) else details.plain
         about = explained(entry, _stored(entry), text, self._outcomes.get(entry.name))
         self.app.push_screen(WhyScreen(None, about), go)
 
@@ -603,14 +603,14 @@ def decision(decided: Sequence[GoldenEntry], done: str) -> str:
         decided: the entries as they were before; at least one.
         done: ``accepted`` or ``rejected``.
     """
-    said = f"{done}: {decided[0].name if len(decided) == 1 else len(decided)}."
+    sentence = f"{done}: {decided[0].name if len(decided) == 1 else len(decided)}."
     if done == "rejected":
-        return f"{said} To undo, run pytest: it produces the result again."
+        return f"{sentence} To undo, run pytest: it produces the result again."
     old = [_files(entry) for entry in decided if entry.state != "new"]
     new = [_files(entry) for entry in decided if entry.state == "new"]
     ways = [f"git checkout -- {_some(old)}"] if old else []
     ways += [f"delete {_some(new)}"] if new else []
-    return f"{said} To undo: {'; '.join(ways)}"
+    return f"{sentence} To undo: {'; '.join(ways)}"
 
 
 _NAMED: Final = 3
@@ -635,7 +635,7 @@ def heading(entry: GoldenEntry) -> Content:
     return Content.assemble((entry.name, "bold"), "  ", (f"{glyph} {entry.state}", colour))
 
 
-_SAID: Final[Mapping[str, str]] = {
+_SENTENCES: Final[Mapping[str, str]] = {
     "golden": "This is the accepted result. c runs the test now and compares.",
     "obsolete": (
         "No experiment has this test any more: its file or its case is gone. `pytest --blis-obsolete=delete` deletes "
@@ -648,7 +648,7 @@ def standing(entry: GoldenEntry, stored: Golden | None) -> Content:
     """Return the details of a test without a result to compare."""
     if entry.problem:
         return failure(entry.problem)
-    lines = [Content(_SAID.get(entry.state, ""))]
+    lines = [Content(_SENTENCES.get(entry.state, ""))]
     if stored is not None:
         facts = (
             ("experiment", entry.spec),
@@ -699,8 +699,8 @@ def explained(entry: GoldenEntry, stored: Golden | None, difference: str, outcom
     if outcome is not None:
         parts.insert(0, Part("The latest check", ((checked(outcome).plain,),)))
     if stored is not None and not entry.problem:
-        told = f"{entry.spec}, case {entry.case}: {plural(stored.chain.events, 'event')}, by engine {stored.engine}."
-        parts.append(Part("The stored result", ((told,),)))
+        origin = f"{entry.spec}, case {entry.case}: {plural(stored.chain.events, 'event')}, by engine {stored.engine}."
+        parts.append(Part("The stored result", ((origin,),)))
     state = _MEANS.get(entry.state, "")
     return Explanation(Subject("golden", entry.name), f"{entry.name}: {entry.state}", state, tuple(parts))
 
@@ -748,9 +748,9 @@ _OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
 def checked(outcome: Outcome) -> Content:
     """Return the outcome of a check."""
     text, style = _OUTCOMES.get(outcome.status, (f"✗ checked just now: {outcome.status}", "$error"))
-    said = Content.styled(text, f"{style} bold")
+    verdict = Content.styled(text, f"{style} bold")
     if outcome.status == "unexpected":
-        return Content("\n").join([said, Content(outcome.text)])
+        return Content("\n").join([verdict, Content(outcome.text)])
     if outcome.status in ("changed", "missing") and not outcome.pending:
-        said += Content.styled("; nothing was written, because this runs on CI", _MUTED)
-    return said
+        verdict += Content.styled("; nothing was written, because this runs on CI", _MUTED)
+    return verdict

@@ -55,13 +55,13 @@ def groups(
         usable: whether an action can currently be run.
     """
     scopes = (scope,) if scope == DIALOG else (scope, APP)
-    found: dict[str, list[Action]] = {}
+    by_title: dict[str, list[Action]] = {}
     words = query.lower().split()
     for wanted in dict.fromkeys(scopes):
         for action in ACTIONS:
             if action.scope == wanted and usable(action) and _matches(action, keys.get(action.name, ()), words):
-                found.setdefault(action.group, []).append(action)
-    return tuple(Group(title, tuple(actions)) for title, actions in found.items())
+                by_title.setdefault(action.group, []).append(action)
+    return tuple(Group(title, tuple(actions)) for title, actions in by_title.items())
 
 
 def _matches(action: Action, keys: tuple[str, ...], words: Sequence[str]) -> bool:
@@ -69,13 +69,13 @@ def _matches(action: Action, keys: tuple[str, ...], words: Sequence[str]) -> boo
     return all(word in text for word in words)
 
 
-def split_columns(found: Sequence[Group], columns: int) -> tuple[tuple[Group, ...], ...]:
+def split_columns(sections: Sequence[Group], columns: int) -> tuple[tuple[Group, ...], ...]:
     """Divide the groups into columns of about equal height."""
-    if columns == 1 or len(found) < 2:
-        return (tuple(found),)
-    sizes = [len(group.actions) + 2 for group in found]
-    best = min(range(1, len(found)), key=lambda at: (max(sum(sizes[:at]), sum(sizes[at:])), at))
-    return (tuple(found[:best]), tuple(found[best:]))
+    if columns == 1 or len(sections) < 2:
+        return (tuple(sections),)
+    sizes = [len(group.actions) + 2 for group in sections]
+    best = min(range(1, len(sections)), key=lambda at: (max(sum(sizes[:at]), sum(sizes[at:])), at))
+    return (tuple(sections[:best]), tuple(sections[best:]))
 
 
 def action_row(action: Action, keys: tuple[str, ...]) -> Content:
@@ -189,16 +189,16 @@ class HelpScreen(Window["Action | None"]):
 
     @on(Input.Changed)
     def _fill(self) -> None:
-        found = groups(self._scope, self._keys, self.query_one(Input).value, self._usable)
-        self.set_class(not found, "-none")
-        columns = split_columns(found, 2 if self.has_class("-two") else 1)
+        sections = groups(self._scope, self._keys, self.query_one(Input).value, self._usable)
+        self.set_class(not sections, "-none")
+        columns = split_columns(sections, 2 if self.has_class("-two") else 1)
         for at, column in enumerate(self._columns()):
             self._show(column, columns[at] if at < len(columns) else ())
         self._choose(0, 0)
 
-    def _show(self, column: _Actions, found: tuple[Group, ...]) -> None:
+    def _show(self, column: _Actions, sections: tuple[Group, ...]) -> None:
         column.clear_options()
-        for number, group in enumerate(found):
+        for number, group in enumerate(sections):
             if number:
                 column.add_option(Option("", disabled=True))
             column.add_option(Option(heading(group.title), disabled=True))
@@ -210,9 +210,9 @@ class HelpScreen(Window["Action | None"]):
 
     def _choose(self, column: int, near: int) -> None:
         """Move the cursor into a column, to the action at a row or the next one."""
-        for at, one in enumerate(self._columns()):
+        for at, actions in enumerate(self._columns()):
             if at != column:
-                one.highlighted = None
+                actions.highlighted = None
         chosen = self._columns()[column]
         rows = [at for at, option in enumerate(chosen.options) if not option.disabled]
         chosen.highlighted = min(rows, key=lambda row: abs(row - near)) if rows else None

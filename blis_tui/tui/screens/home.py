@@ -79,7 +79,7 @@ class ExperimentList(RowList):
 
     def update_entry(self, entry: HomeEntry) -> None:
         """Update one experiment."""
-        self._entries = tuple(entry if one.found.path == entry.found.path else one for one in self._entries)
+        self._entries = tuple(entry if other.found.path == entry.found.path else other for other in self._entries)
         if _id(entry) in self._id_to_option:
             self.replace_option_prompt(_id(entry), self._row(entry))
 
@@ -195,11 +195,11 @@ class HomeScreen(Screen[None]):
         worker = get_current_worker()
         catalog = find_documents(self._folder)
         self.call_later(self._listed, catalog)
-        self.call_later(self._described, {found.path: description(found.path) for found in catalog.found})
-        for found in catalog.found:
+        self.call_later(self._described, {document.path: description(document.path) for document in catalog.found})
+        for document in catalog.found:
             if worker.is_cancelled:
                 return
-            self.call_later(self._change, found.path, checked=check(found))
+            self.call_later(self._change, document.path, checked=check(document))
         if not worker.is_cancelled:
             self.call_later(self._goldens, *golden_states(self._folder))
 
@@ -211,14 +211,14 @@ class HomeScreen(Screen[None]):
             self._check_again(entry.found)
 
     @work(thread=True, exclusive=True, group="again")
-    def _check_again(self, found: Found) -> None:
-        self.call_later(self._change, found.path, checked=check(found))
+    def _check_again(self, document: Found) -> None:
+        self.call_later(self._change, document.path, checked=check(document))
         self.call_later(self._goldens, *golden_states(self._folder))
 
     def _listed(self, catalog: Catalog) -> None:
         marked = {entry.found.path for entry in self._entries if entry.marked}
         self._complete = catalog.complete
-        self._entries = tuple(HomeEntry(found, marked=found.path in marked) for found in catalog.found)
+        self._entries = tuple(HomeEntry(document, marked=document.path in marked) for document in catalog.found)
         self._show(self._wanted)
         self._wanted = None
 
@@ -237,11 +237,11 @@ class HomeScreen(Screen[None]):
 
     def _change(self, path: Path, **known: Checked | GoldenState | bool) -> None:
         """Update one experiment, by the names of an entry's fields."""
-        entry = next((one for one in self._entries if one.found.path == path), None)
+        entry = next((candidate for candidate in self._entries if candidate.found.path == path), None)
         if entry is None:
             return
         new = replace(entry, **known)  # type: ignore[arg-type]
-        self._entries = tuple(new if one is entry else one for one in self._entries)
+        self._entries = tuple(new if other is entry else other for other in self._entries)
         self._list.update_entry(new)
         self._title()
         if self._list.cursor_path == path:
@@ -411,7 +411,7 @@ class HomeScreen(Screen[None]):
         entry = self._current
         if entry is None:
             return
-        others = [one for one in self._entries if one.marked and one is not entry]
+        others = [other for other in self._entries if other.marked and other is not entry]
         if not entry.marked and len(others) == 2:
             self._change(others[0].found.path, marked=False)
         self._change(entry.found.path, marked=not entry.marked)
@@ -421,7 +421,7 @@ class HomeScreen(Screen[None]):
         entry = self._current
         if entry is None:
             return
-        marked = [one for one in self._entries if one.marked]
+        marked = [entry for entry in self._entries if entry.marked]
         pair = marked if len(marked) == 2 else [*marked, entry] if marked and not entry.marked else []
         if pair:
             self._compare(pair[0].found, pair[1].found, ())
@@ -444,13 +444,13 @@ class HomeScreen(Screen[None]):
 
         names = (left.name, " ".join((right.name, *overrides)))
         try:
-            one = await asyncio.to_thread(load, left.source)
+            first = await asyncio.to_thread(load, left.source)
             other = await asyncio.to_thread(load, right.source, overrides=overrides)
         except BlisError as error:
             self._app.show_error(names[1], error, self.action_home_compare)
             return
         by = (LoadedBy(left.source), LoadedBy(right.source, overrides))
-        self._app.open_compare(one, other, names, loaded_by=by)
+        self._app.open_compare(first, other, names, loaded_by=by)
 
 
 _CHECK_WIDTH: Final = 10
@@ -627,7 +627,7 @@ def golden_sentence(entry: HomeEntry) -> Content:
 def summary(entries: Sequence[HomeEntry]) -> str:
     """Return the number of experiments and their states, for the title."""
     checked = [entry.checked for entry in entries if entry.checked is not None]
-    wrong = len([one for one in checked if one.facts is None])
+    wrong = len([entry for entry in checked if entry.facts is None])
     studies = len([entry for entry in entries if entry.found.is_study])
     count = plural(len(entries) - studies, "experiment")
     if studies:

@@ -61,7 +61,7 @@ class Observing:
     """All statuses, the latest last."""
     over: bool
     """Whether the run has ended."""
-    said: str
+    output: str
     """Its final output."""
     code: int | None
     """Its exit code, once it has ended."""
@@ -226,9 +226,9 @@ def _series(statuses: Sequence[Status], name: str) -> list[float | None]:
     return [status.server.get(_KV) for status in statuses]
 
 
-def said_text(view: Observing, width: int) -> Content:  # noqa: ARG001  (common signature)
+def output_text(view: Observing, width: int) -> Content:  # noqa: ARG001  (common signature)
     """Return the run's final output."""
-    return Content(view.said.rstrip())
+    return Content(view.output.rstrip())
 
 
 def status_of(document: Mapping[str, object]) -> Status:
@@ -249,8 +249,8 @@ def _summary_of(folder: Path) -> str:
 
     recording = read_recording(folder)
     summary = summarize(recording.requests)
-    told = [f"warning: {warning}\n" for warning in warnings(summary, recording)]
-    return "".join([summary_text(summary, recording), *told])
+    warned = [f"warning: {warning}\n" for warning in warnings(summary, recording)]
+    return "".join([summary_text(summary, recording), *warned])
 
 
 _LOOK_S: Final = 1.0
@@ -279,8 +279,8 @@ class ObservingScreen(Screen[None]):
         #figures { height: auto; max-height: 50%; }
         #figures > CompareBox { width: 1fr; height: auto; max-height: 100%; }
         #curves { height: 1fr; }
-        #said { height: auto; max-height: 60%; display: none; }
-        &.-over #said { display: block; }
+        #output { height: auto; max-height: 60%; display: none; }
+        &.-over #output { display: block; }
         &.-over.-short #curves { display: none; }
     }
     """
@@ -302,7 +302,7 @@ class ObservingScreen(Screen[None]):
             yield CompareBox("The latest seconds", rates_text, id="rates")
         title = "Events of requests, by time" if self._merges else "Since the beginning"
         yield CompareBox(title, self._curves, id="curves")
-        yield CompareBox("At its end", said_text, id="said")
+        yield CompareBox("At its end", output_text, id="output")
         yield KeyBar()
 
     @property
@@ -330,7 +330,7 @@ class ObservingScreen(Screen[None]):
             url=start.url,
             statuses=tuple(self._statuses),
             over=start.code is not None,
-            said=start.said,
+            output=start.output,
             code=start.code,
             runs=self._runs,
             events=merged(start.runs, _EVENTS) if self._merges else (),
@@ -362,14 +362,14 @@ class ObservingScreen(Screen[None]):
         assert process.stdout is not None  # noqa: S101  (requested above)
         assert process.stderr is not None  # noqa: S101
         output = asyncio.create_task(process.stdout.read())
-        said = ""
+        errors = ""
         while line := await _line(process.stderr):
             text = line.decode(errors="replace")
             if text.startswith("{"):
                 self._note(text)
             else:
-                said += text
-        self._end((await output).decode(errors="replace") + said, await process.wait())
+                errors += text
+        self._end((await output).decode(errors="replace") + errors, await process.wait())
 
     async def _follow(self) -> None:
         """Look at runs until all have ended, or they are left."""
@@ -384,14 +384,14 @@ class ObservingScreen(Screen[None]):
                     break
                 await asyncio.sleep(_LOOK_S)
             folders = [] if self._left else [run.folder for run in runs if isinstance(run, Following)]
-            said = [await asyncio.to_thread(_summary_of, folder) for folder in folders]
+            summaries = [await asyncio.to_thread(_summary_of, folder) for folder in folders]
         except InputError as error:
             self._end(f"{error}\n", _NOT_STARTED)
         else:
-            self._end("\n".join(said), 0)
+            self._end("\n".join(summaries), 0)
 
-    def _end(self, said: str, code: int) -> None:
-        self.start.said, self.start.code = said, code
+    def _end(self, output: str, code: int) -> None:
+        self.start.output, self.start.code = output, code
         if not self._left:
             self.add_class("-over")
             self._show()

@@ -156,8 +156,8 @@ class SideBySideScreen(Screen[None]):
         self.set_class(name == "curves", "-curves")
         for pair in self.PAIRS:
             if name in pair:
-                for one in pair:
-                    self.query_one(f"#{one}").set_class(one != name, "-behind")
+                for side in pair:
+                    self.query_one(f"#{side}").set_class(side != name, "-behind")
         return self.query_one(f"#{name}", CompareBox)
 
     def ask_where_to(self, about: str, go: Callable[[str | None], None]) -> None:

@@ -160,7 +160,7 @@ class StudyScreen(Screen[None]):
         self._shown: tuple[PointEntry, ...] = ()
         self._clock: Timer | None = None
         self._then_run = False
-        self._told = ""
+        self._shown_problem = ""
         self._counted = -1
         self._top = 0.0
         self._standing = Content("")
@@ -254,10 +254,10 @@ class StudyScreen(Screen[None]):
 
     def _warn(self) -> None:
         problem = self._work.problem
-        if problem and problem != self._told:
-            self._told = problem
-            said = f"{problem}. Results last until you leave this screen; --store names another folder."
-            self.notify(said, title="Results are not kept", severity="warning", timeout=_LONG_S, markup=False)
+        if problem and problem != self._shown_problem:
+            self._shown_problem = problem
+            message = f"{problem}. Results last until you leave this screen; --store names another folder."
+            self.notify(message, title="Results are not kept", severity="warning", timeout=_LONG_S, markup=False)
 
     def action_study_run(self) -> None:
         """Make the missing runs, or stop."""
@@ -462,17 +462,17 @@ class StudyScreen(Screen[None]):
             self.notify("Mark a point with space, and go to another one: both are compared.", markup=False)
 
     @work(exclusive=True, group="open")
-    async def _compare(self, one: PointEntry, other: PointEntry) -> None:
+    async def _compare(self, entry: PointEntry, other: PointEntry) -> None:
         seed = self.study.seeds[0]
-        names = (point_name(self.study, one), point_name(self.study, other))
+        names = (point_name(self.study, entry), point_name(self.study, other))
         try:
-            left = await asyncio.to_thread(experiment_of, self.study, one.point, seed)
+            left = await asyncio.to_thread(experiment_of, self.study, entry.point, seed)
             right = await asyncio.to_thread(experiment_of, self.study, other.point, seed)
         except BlisError as error:
             shell(self.app).show_error(" and ".join(names), error, self.action_study_compare)
             return
         source = source_of(self.study)
-        texts = (override_texts(self.study, one.point), override_texts(self.study, other.point))
+        texts = (override_texts(self.study, entry.point), override_texts(self.study, other.point))
         by = (LoadedBy(source, texts[0], seed), LoadedBy(source, texts[1], seed))
         shell(self.app).open_compare(left, right, names, at_divergence=True, loaded_by=by)
 

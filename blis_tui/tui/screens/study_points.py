@@ -95,16 +95,16 @@ class Board:
             self.version += 1
             self._entries = None
             known = [entry.summary for entry in self._known.values() if entry.summary is not None]
-            self.front = frozenset(one.point.number for one in study_front(self.study, known))
+            self.front = frozenset(summary.point.number for summary in study_front(self.study, known))
 
     def mark(self, number: int) -> None:
         """Mark or unmark a point; a third mark removes the first."""
         before = self._marked
-        others = tuple(one for one in before if one != number)
+        others = tuple(other for other in before if other != number)
         self._marked = others if number in before else (*others[-1:], number)
         entries = list(self.entries)
-        for one in {*before, number}:  # handled separately, so their order does not matter
-            entries[one] = replace(entries[one], marked=one in self._marked)
+        for changed in {*before, number}:  # handled separately, so their order does not matter
+            entries[changed] = replace(entries[changed], marked=changed in self._marked)
         self._entries = tuple(entries)
 
     @property
@@ -307,8 +307,8 @@ def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
     """Return the points and the front, with the selected point marked."""
     lines = drawn.lines(selected)
     if not lines:
-        said = "The Pareto front is drawn here once two points have results."
-        return Content("\n").join(words(said, max(width, 1), _MUTED))
+        hint = "The Pareto front is drawn here once two points have results."
+        return Content("\n").join(words(hint, max(width, 1), _MUTED))
     return Content("\n").join(
         Content.assemble(*((text, _PLOT_STYLES.get(what, "")) for text, what in line)) for line in lines
     )
@@ -358,11 +358,11 @@ def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Conte
     if study.constraints and summary.status in {"done", "stopped"}:
         yield Content("")
         for wish in study.constraints:
-            said = number_text(summary.mean(wish.metric))
+            mean = number_text(summary.mean(wish.metric))
             if _holds(wish, summary):
-                yield Content.assemble(("✓ ", "$success"), f"{bound_text(wish)}", (f"  {said}", _MUTED))
+                yield Content.assemble(("✓ ", "$success"), f"{bound_text(wish)}", (f"  {mean}", _MUTED))
             else:
-                text = f"✗ {bound_text(wish)}  is {said}{_how_often(wish, summary)}"
+                text = f"✗ {bound_text(wish)}  is {mean}{_how_often(wish, summary)}"
                 yield from words(text, width, "$error")
 
 
@@ -468,9 +468,9 @@ def _objective_parts(
         rows.append(ExplanationRow(wish.metric, number_text(entry.mean(wish.metric)), note=(note,)))
     yield Paragraph("Objectives", rows=tuple(rows))
     if rivals:
-        told = tuple((_rival(study, rival),) for rival in rivals[:_RIVALS])
+        better = tuple((_rival(study, rival),) for rival in rivals[:_RIVALS])
         more = ((f"and {len(rivals) - _RIVALS:,} more.",),) if len(rivals) > _RIVALS else ()
-        yield Paragraph("Better points", (*told, *more))
+        yield Paragraph("Better points", (*better, *more))
 
 
 def _rival(study: Study, rival: PointSummary) -> str:
@@ -486,8 +486,8 @@ def title(study: Study, shown: int | None) -> Content:
     count = plural(len(study.points), "point")
     seeds = f" with {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
     name = Path(study.experiment).name.removesuffix(".blis.yaml")
-    said = f"{count} of {name}{seeds}" if shown is None else f"{shown:,} of {count} shown"
-    return Content.assemble((study.name, "bold"), f"  {said}")
+    size = f"{count} of {name}{seeds}" if shown is None else f"{shown:,} of {count} shown"
+    return Content.assemble((study.name, "bold"), f"  {size}")
 
 
 def standing(study: Study, entries: Sequence[PointEntry], done: int) -> Content:
@@ -522,7 +522,7 @@ WORDS: Final[Mapping[str, Callable[[PointEntry], bool]]] = MappingProxyType(
         "front": lambda entry: entry.on_front,
         "marked": lambda entry: entry.marked,
         **{
-            status: (lambda one, status=status: one.status == status)  # type: ignore[misc]
+            status: (lambda entry, status=status: entry.status == status)  # type: ignore[misc]
             for status in ("done", "stopped", "failed", "invalid", "pending")
         },
     }
@@ -605,7 +605,7 @@ def _reader(name: str, study: Study) -> Callable[[PointEntry], Json]:
         return lambda entry: entry.point.coordinates.get(path)
     if name == "point":
         return lambda entry: entry.point.number
-    metric = next((one for one in (name, f"latency.{name}") if is_study_metric(one)), None)
+    metric = next((candidate for candidate in (name, f"latency.{name}") if is_study_metric(candidate)), None)
     if metric is None:
         known = (*study.paths, *short, *wanted(study))
         raise FilterError(

@@ -118,8 +118,8 @@ def _parted(view: TwinView) -> list[Content]:
 
 
 def _share(rung: LadderStep, metric: str, width: int) -> str:
-    found = rung.errors.get(metric)
-    return f"{share_text(None if found is None else found.mape):>{width}}"
+    error = rung.errors.get(metric)
+    return f"{share_text(None if error is None else error.mape):>{width}}"
 
 
 # ---- one side ----
@@ -192,11 +192,11 @@ def latencies_text(view: TwinView, width: int) -> Content:
         Content.styled(f"{f'{len(pairs):,} answered':<14}{'A ms':>{cell}}{'B ms':>{cell}}{'B - A':>{cell}}", _MUTED)
     ]
     for metric, name in _METRICS:
-        values = [(_latency(one, metric), _latency(other, metric)) for one, other in pairs]
-        known = [(one, other) for one, other in values if one is not None and other is not None]
+        values = [(_latency(life, metric), _latency(other, metric)) for life, other in pairs]
+        known = [(value, other) for value, other in values if value is not None and other is not None]
         for word, pick in (("mean", _mean), ("p99", _p99)):
             if known:
-                left, right = pick([one for one, _ in known]), pick([other for _, other in known])
+                left, right = pick([value for value, _ in known]), pick([other for _, other in known])
                 lines.append(_compared(f"{name} {word}", left, right, cell))
     return Content("\n").join(lines)
 
@@ -243,16 +243,16 @@ def requests_text(view: TwinView, width: int) -> Content:
     left, right = view.sides
     rows = []
     for name in left.lives:
-        one, other = (_standing(side.lives.get(name), view.time_us) for side in (left, right))
-        if one != other and not (one.startswith("✓") and other.startswith("✓")):
-            rows.append((name, one, other))
+        standing, other = (_standing(side.lives.get(name), view.time_us) for side in (left, right))
+        if standing != other and not (standing.startswith("✓") and other.startswith("✓")):
+            rows.append((name, standing, other))
     if not rows:
         return Content.styled("Every request is in the same state on both sides.", _MUTED)
     name_room = min(max(len(name) for name, *_ in rows), max(width - 26, 8))
     cell = max((width - name_room - 2) // 2, 8)
     lines = [Content.styled(f"{'':<{name_room}} {'A':<{cell}} {'B':<{cell}}", _MUTED)]
-    for name, one, other in rows[:_REQUESTS]:
-        text = f"{clip(name, name_room):<{name_room}} {clip(one, cell):<{cell}} {clip(other, cell):<{cell}}"
+    for name, standing, other in rows[:_REQUESTS]:
+        text = f"{clip(name, name_room):<{name_room}} {clip(standing, cell):<{cell}} {clip(other, cell):<{cell}}"
         lines.append(Content(text))
     return Content("\n").join(lines)
 

@@ -85,16 +85,18 @@ def whatif_lines(what_if: WhatIf, width: int) -> list[Line]:
     ]
 
 
-def _request(one: Change, width: int) -> list[Line]:
-    before, after = one.before, one.after
+def _request(change: Change, width: int) -> list[Line]:
+    before, after = change.before, change.after
     rows = [
         _Row("state", before.state, after.state),
         _Row("instance", place_text(before), place_text(after)),
-        _Row("time to first token", ms_text(before.ttft_us), ms_text(after.ttft_us), change_text(one.ttft_change_us)),
-        _Row("end to end", ms_text(before.e2e_us), ms_text(after.e2e_us), change_text(one.e2e_change_us)),
+        _Row(
+            "time to first token", ms_text(before.ttft_us), ms_text(after.ttft_us), change_text(change.ttft_change_us)
+        ),
+        _Row("end to end", ms_text(before.e2e_us), ms_text(after.e2e_us), change_text(change.e2e_change_us)),
     ]
     columns: list[Column[_Row]] = [
-        Column(shorten(one.request_id, _NAME), _NAME, lambda row, _: row.name),
+        Column(shorten(change.request_id, _NAME), _NAME, lambda row, _: row.name),
         Column("before", _FIGURE, lambda row, _: row.before, right=True, rank=1),
         Column("after", _FIGURE, lambda row, _: row.after, right=True),
         Column("change", _FIGURE, lambda row, _: row.change, right=True),
@@ -146,15 +148,17 @@ def _shift_columns() -> Iterator[Column[tuple[str, LatencyShift]]]:
 
 
 def _change_columns(title: str) -> Iterator[Column[Change]]:
-    yield Column(title, _NAME, lambda one, room: shorten(both_names(one.before.request_id, one.after.request_id), room))
-    yield Column("instance", 9, lambda one, _: moved_text(one), rank=2)
-    yield Column("end to end", _FIGURE, lambda one, _: ms_text(one.after.e2e_us), right=True, rank=1)
-    yield Column("change", _FIGURE, lambda one, _: change_text(one.e2e_change_us), right=True)
+    yield Column(
+        title, _NAME, lambda change, room: shorten(both_names(change.before.request_id, change.after.request_id), room)
+    )
+    yield Column("instance", 9, lambda change, _: moved_text(change), rank=2)
+    yield Column("end to end", _FIGURE, lambda change, _: ms_text(change.after.e2e_us), right=True, rank=1)
+    yield Column("change", _FIGURE, lambda change, _: change_text(change.e2e_change_us), right=True)
 
 
-def moved_text(one: Change) -> str:
+def moved_text(change: Change) -> str:
     """Return where it was served in both runs: ``2``, or ``2 → 1``."""
-    before, after = place_text(one.before), place_text(one.after)
+    before, after = place_text(change.before), place_text(change.after)
     return before if before == after else f"{before} → {after}"
 
 
@@ -203,7 +207,7 @@ class WhatIfScreen(ScrolledWindow[None]):
         self._by = by
         self._decision = decision
         self._route_to = route_to
-        self._found: WhatIf | None = None
+        self._what_if: WhatIf | None = None
         self._error: BlisError | None = None
 
     def compose(self) -> ComposeResult:
@@ -236,7 +240,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             while not worker.is_cancelled:
                 next(asking)
         except StopIteration as end:
-            self._found = end.value
+            self._what_if = end.value
         except BlisError as error:
             self._error = error
         if not worker.is_cancelled:
@@ -251,23 +255,23 @@ class WhatIfScreen(ScrolledWindow[None]):
     def _text(self, width: int) -> Content:
         if self._error is not None:
             return message_text(self._error, width)
-        if self._found is None:
+        if self._what_if is None:
             return Content(_WAITING)
-        lines = whatif_lines(self._found, width)
-        return Content("\n").join(one.draw() for one in lines)
+        lines = whatif_lines(self._what_if, width)
+        return Content("\n").join(row.draw() for row in lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide actions that are impossible."""
         del parameters
         if action == "whatif_copy":
-            return self._found is not None
+            return self._what_if is not None
         if action == "whatif_compare":
-            return self._found is not None and self._found.divergence is not None
+            return self._what_if is not None and self._what_if.divergence is not None
         return True
 
     def action_whatif_compare(self) -> None:
         """Show both runs side by side, at their divergence."""
-        what_if = self._found
+        what_if = self._what_if
         if what_if is not None and what_if.divergence is not None:
             request = what_if.request.request_id
             names = (self._by.source, f"{request} on instance {what_if.forced}")
@@ -279,8 +283,8 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     def action_whatif_copy(self) -> None:
         """Copy the answer in the format of the command line."""
-        if self._found is not None:
-            self.app.copy_to_clipboard(whatif_text(self._found))
+        if self._what_if is not None:
+            self.app.copy_to_clipboard(whatif_text(self._what_if))
             self.app.notify("The answer is in the clipboard.")
 
     action_whatif_close = ScrolledWindow.action_dialog_close

@@ -219,7 +219,7 @@ class PromptScreen(Window[str | None]):
         #about { color: $text-muted; margin-bottom: 1; }
         Input { padding: 0 1; background: $panel; }
         #problem { height: auto; max-height: 9; margin-top: 1; scrollbar-size-vertical: 1; }
-        #said { height: auto; min-height: 1; }
+        #hint { height: auto; min-height: 1; }
     }
     """
 
@@ -260,7 +260,7 @@ class PromptScreen(Window[str | None]):
                 compact=True,
             )
             with VerticalScroll(id="problem", can_focus=False):
-                yield Static(id="said", markup=False)
+                yield Static(id="hint", markup=False)
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -273,11 +273,11 @@ class PromptScreen(Window[str | None]):
 
     def _say(self, text: str) -> None:
         wrong = _problem(self._check, text.strip()) if text.strip() else ""
-        said = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._does(text), "$accent")
+        content = _hint("✗", wrong, "$error") if wrong else _hint("enter", self._does(text), "$accent")
         suggestion = self._complete(text) if text else None
         if suggestion is not None:
-            said = Content.assemble(_hint("→", f"{suggestion.word}: {suggestion.meaning}", "$accent"), "\n", said)
-        self.query_one("#said", Static).update(said)
+            content = Content.assemble(_hint("→", f"{suggestion.word}: {suggestion.meaning}", "$accent"), "\n", content)
+        self.query_one("#hint", Static).update(content)
 
     def _does(self, text: str) -> str:
         """Return the effect of enter."""
@@ -288,15 +288,15 @@ class PromptScreen(Window[str | None]):
         text = event.value.strip()
         if not text and not self._without:
             example = self._placeholder or self._value
-            said = f"Nothing is entered: try {example}."
-            self.query_one("#said", Static).update(_hint("✗", said, "$error"))
+            message = f"Nothing is entered: try {example}."
+            self.query_one("#hint", Static).update(_hint("✗", message, "$error"))
             return
         if text and _problem(self._check, text):
             return
         wrong = _problem(self._check_given, text)
         if wrong:
             width = self.query_one("#problem").size.width - 1
-            self.query_one("#said", Static).update(problem_text(wrong, max(width, 1)))
+            self.query_one("#hint", Static).update(problem_text(wrong, max(width, 1)))
         else:
             self.dismiss(text)
 

@@ -43,13 +43,13 @@ def bailian(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
         row = JsonRow.of(line, value, problems)
         if row is not None:
             prompt = row.whole("input_length", least=1)
-            found = (
+            cells = (
                 *(row.time_us("timestamp", _US_PER_S), prompt, row.whole("output_length"), row.whole("chat_id")),
                 *(_parent(row), row.whole("turn", least=1) if "turn" in row.data else 1),
             )
             ids = block_ids(row, prompt, blocks.block_tokens, whole=True) if row.data.get(IDS) else []
-            if ids is not None and None not in found:
-                for column, cell in zip((arrivals, inputs, outputs, chats, parents, turns), found, strict=True):
+            if ids is not None and None not in cells:
+                for column, cell in zip((arrivals, inputs, outputs, chats, parents, turns), cells, strict=True):
                     column.append(cell or 0)
                 blocks.add(ids)
                 unnamed += not ids
@@ -81,11 +81,11 @@ def _roots(chats: array[int], parents: array[int]) -> Iterator[int]:
     roots: dict[int, int] = {}
     for chat in chats:
         path: dict[int, None] = {}
-        one = chat
-        while one not in roots and one not in path and parent[one] in parent:
-            path[one] = None
-            one = parent[one]
-        root = roots.get(one, one)
-        for passed in (*path, one):
+        node = chat
+        while node not in roots and node not in path and parent[node] in parent:
+            path[node] = None
+            node = parent[node]
+        root = roots.get(node, node)
+        for passed in (*path, node):
             roots[passed] = root
         yield root

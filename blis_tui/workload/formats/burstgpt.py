@@ -40,7 +40,7 @@ def burstgpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 def _answered(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[int]]:
     """Keep the rows of requests that got an answer."""
     outputs = cells.get(_OUTPUT, ())
-    if not any(one in outputs for one in _FAILED):
+    if not any(mark in outputs for mark in _FAILED):
         return cells, lines
     kept = [output not in _FAILED for output in outputs]
     return {name: list(compress(column, kept)) for name, column in cells.items()}, list(compress(lines, kept))

@@ -83,11 +83,11 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
 
 def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
     """Describe the spans that are not requests."""
-    found = (
+    omissions = (
         LeftOut(others, "span", "without a model call and its token counts"),
         LeftOut(again, "span", "with the ids of an earlier one"),
     )
-    return tuple(one for one in found if one.count)
+    return tuple(omission for omission in omissions if omission.count)
 
 
 def _is_known(span: JsonRow, known: set[bytes]) -> bool:
@@ -126,10 +126,10 @@ def _objects(row: JsonRow, key: str) -> Iterator[JsonRow]:
     if not isinstance(value, list):
         row.note(key, f"`{key}` is {brief(value)}, not a list")
         return
-    for number, one in enumerate(value):
-        found = JsonRow.of(row.line, one, row.problems, f"{row.at(key)}[{number}]")
-        if found is not None:
-            yield found
+    for number, entry in enumerate(value):
+        child = JsonRow.of(row.line, entry, row.problems, f"{row.at(key)}[{number}]")
+        if child is not None:
+            yield child
 
 
 def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
@@ -159,11 +159,11 @@ def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
 
 def _attributes(span: JsonRow) -> Mapping[str, object]:
     """Return a span's attributes: OTLP lists keys and typed values, SDKs write a map."""
-    found = span.data.get("attributes", [])
-    if isinstance(found, dict):
-        return found
+    attributes = span.data.get("attributes", [])
+    if isinstance(attributes, dict):
+        return attributes
     made: dict[str, object] = {}
-    for entry in found if isinstance(found, list) else ():
+    for entry in attributes if isinstance(attributes, list) else ():
         if isinstance(entry, dict) and isinstance(value := entry.get("value"), dict) and value:
             made[str(entry.get("key"))] = next(iter(value.values()))
     return made
@@ -177,8 +177,8 @@ def _number(value: object) -> object:
 def _time(span: JsonRow, keys: tuple[str, str]) -> int | None:
     key = next((name for name in keys if name in span.data), keys[0])
     value = _number(span.data.get(key))
-    if isinstance(value, str) and (found := timestamp_ns(value)) is not None:
-        value = found - _UNIX_EPOCH_NS
+    if isinstance(value, str) and (time_ns := timestamp_ns(value)) is not None:
+        value = time_ns - _UNIX_EPOCH_NS
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LATEST_NS:
         return value
     what = "begins" if keys is _STARTS else "ends"

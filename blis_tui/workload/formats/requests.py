@@ -38,7 +38,9 @@ def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     """The meaning of each column follows from its name or from the workload."""
     head = text.head()
     if head[:1] in ("{", "["):
-        found = next((name for mark, name in _OTHERS.items() if mark in head), None)
-        known = "no known format has such a file" if found is None else f"add under `trace:` `format: {found}`"
+        recognized = next((name for mark, name in _OTHERS.items() if mark in head), None)
+        known = (
+            "no known format has such a file" if recognized is None else f"add under `trace:` `format: {recognized}`"
+        )
         problems.fail(1, "", "the file is JSON, not CSV", known)
     return read(text, trace.columns, trace.time_unit, limit=trace.limit)

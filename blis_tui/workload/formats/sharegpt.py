@@ -46,31 +46,35 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     whole, count = trace.pacing == "answers", _counter(trace)
     inputs, outputs, rounds = array("q"), array("q"), array("q")
     sessions = Interned[str]()
-    found = silent = later = 0
+    conversations = silent = later = 0
     in_list = text.head()[:1] == "["  # all of which is often on one line
     for number, (line, value) in enumerate(json_values(text)):
         row = JsonRow.of(line, value, problems, f"[{number}]" if in_list else "")
         if row is None:
             continue
-        found += 1
+        conversations += 1
         earlier_tokens = 0
         messages = _messages(row)
         turns = _turns(row, messages, count, whole=whole)
         silent += not turns
-        later += len([one for one in messages if not _instructs(one)]) - 2 * len(turns) if turns else 0
+        later += len([entry for entry in messages if not _instructs(entry)]) - 2 * len(turns) if turns else 0
         for turn, (prompt, answer) in enumerate(turns):
             if len(inputs) == trace.limit:
                 break
             inputs.append(earlier_tokens + prompt)
             outputs.append(answer)
             rounds.append(turn)
-            sessions.extend([f"conversation-{found - 1}" if whole else ""])
+            sessions.extend([f"conversation-{conversations - 1}" if whole else ""])
             earlier_tokens += prompt + answer
         if len(inputs) == trace.limit:
             break
     problems.check()
     if not inputs and not text.cut:
-        message = f"none of {found:,} conversations has a message and an answer" if found else "it has no conversations"
+        message = (
+            f"none of {conversations:,} conversations has a message and an answer"
+            if conversations
+            else "it has no conversations"
+        )
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
     left_out = _left_out(silent, later, whole=whole)
     if not trace.tokenizer and inputs:
@@ -83,8 +87,8 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 def _left_out(silent: int, later: int, *, whole: bool) -> tuple[LeftOut, ...]:
     """Describe the parts that are not requests."""
     why = "without an answer, or after one" if whole else "after the first answer (see `pacing`)"
-    found = (LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why))
-    return tuple(one for one in found if one.count)
+    omissions = (LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why))
+    return tuple(omission for omission in omissions if omission.count)
 
 
 def _messages(row: JsonRow) -> Sequence[object]:

@@ -73,7 +73,7 @@ def tracelab(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         answer=answers,
         session_id=sessions,
         reasoning_tokens=thoughts if any(thoughts) else None,
-        e2e_us=took if any(one >= 0 for one in took) else None,
+        e2e_us=took if any(duration >= 0 for duration in took) else None,
         left_out=(LeftOut(untimed, "round", f"without the times of `{_EVENTS}`"),) if untimed else (),
     )
 
@@ -81,18 +81,18 @@ def tracelab(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
 def _times_us(row: JsonRow) -> tuple[int, int] | None:
     """Return when a round was sent, and how long its answer took (-1 = unknown); None = it has no times."""
     events = row.data.get(_EVENTS)
-    found: dict[bool, list[int]] = {True: [], False: []}
+    times_us: dict[bool, list[int]] = {True: [], False: []}
     for number, event in enumerate(events if isinstance(events, list) else ()):
-        one = JsonRow.of(row.line, event, row.problems, f"{row.at(_EVENTS)}[{number}]")
-        kind = "" if one is None else one.text("event_type")
-        if one is None or kind not in (*_INPUTS, *_OUTPUTS) or not one.text("timestamp"):
+        event_row = JsonRow.of(row.line, event, row.problems, f"{row.at(_EVENTS)}[{number}]")
+        kind = "" if event_row is None else event_row.text("event_type")
+        if event_row is None or kind not in (*_INPUTS, *_OUTPUTS) or not event_row.text("timestamp"):
             continue
-        time_ns = timestamp_ns(one.text("timestamp"))
+        time_ns = timestamp_ns(event_row.text("timestamp"))
         if time_ns is None:
-            one.note("timestamp", "it is no time", "write it as 2026-01-31T12:00:00.5Z")
+            event_row.note("timestamp", "it is no time", "write it as 2026-01-31T12:00:00.5Z")
         else:
-            found[kind in _INPUTS].append(time_ns // 1000)
-    sent, answered = found[True], found[False]
+            times_us[kind in _INPUTS].append(time_ns // 1000)
+    sent, answered = times_us[True], times_us[False]
     if not sent and not answered:
         return None
     start = max(sent) if sent else min(answered)

@@ -60,9 +60,9 @@ def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
     header = text.head().partition("\n")[0]
     if header.startswith("trace_version"):
         problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
-    found = header.rstrip().split(",")
-    named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in found else {**_COLUMNS}
-    if _LAST in found:
+    names = header.rstrip().split(",")
+    named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in names else {**_COLUMNS}
+    if _LAST in names:
         named["e2e"] = _LAST
     return read(text, {**named, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
 

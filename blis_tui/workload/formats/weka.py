@@ -101,10 +101,10 @@ class _Rows:
         if ids is None:
             return
         if numbers is not None:
-            for one in ids:
-                if numbers.setdefault(one, self._ids) == self._ids:
+            for block in ids:
+                if numbers.setdefault(block, self._ids) == self._ids:
                     self._ids += 1
-            ids = [numbers[one] for one in ids]
+            ids = [numbers[block] for block in ids]
         self.inputs.append(prompt)
         self._outputs.append(output)
         self._times.append(time_us)
@@ -128,7 +128,7 @@ class _Rows:
             segments=None if blocks is None or not blocks.any else Interned(blocks.segments(self.inputs, whole=whole)),
             session_id=self._sessions,
             round_index=self._rounds,
-            e2e_us=self._took if any(one >= 0 for one in self._took) else None,
+            e2e_us=self._took if any(duration >= 0 for duration in self._took) else None,
             left_out=(LeftOut(self._unnamed, "list", why),) if self._unnamed else (),
         )
 

@@ -46,7 +46,7 @@ def read_segments(cell: str, prompt_tokens: int) -> Segments:
     if not cell:
         return ()
     rows = _rows(cell)
-    segments = [found for row in rows or () if (found := _segment(row)) is not None]
+    segments = [segment for row in rows or () if (segment := _segment(row)) is not None]
     if rows is None or len(segments) < len(rows):
         raise ValueError("the cell is not a list of names and tokens")
     total = whole_sum([tokens for _, tokens in segments])
@@ -86,7 +86,7 @@ def read_items(cell: str, prompt_tokens: int, media_tokens: int) -> tuple[MediaI
     if not cell:
         return ()
     rows = _rows(cell)
-    items = tuple(found for row in rows or () if (found := _item(row)) is not None)
+    items = tuple(item for row in rows or () if (item := _item(row)) is not None)
     if rows is None or len(items) < len(rows):
         raise ValueError("the cell is not a list of items: tokens before it, its tokens, its name")
     check_items(items, prompt_tokens, media_tokens)

@@ -173,14 +173,16 @@ def resolve_columns(
             advice = f"the columns are {listed(header)}" if familiar else "none of its columns is known: is it a trace?"
             problems.add(1, "", f"there is no column {shown(name)} for `{what}`", advice)
     problems.check()
-    layout = next((one for one in _LAYOUTS if _fits(one, header, given)), None)
+    layout = next((candidate for candidate in _LAYOUTS if _fits(candidate, header, given)), None)
     fitting = {what: [given[what]] if what in given else _fitting(what, header, layout) for what in FIELDS}
-    names = {what: found[0] for what, found in fitting.items() if found}
+    names = {what: fits[0] for what, fits in fitting.items() if fits}
     unused = [_key(name) for name in (() if layout is None else layout.unused)]
     unknown = [
         name
         for name in header
-        if not _INDEX.fullmatch(name) and _key(name) not in unused and not any(name in one for one in fitting.values())
+        if not _INDEX.fullmatch(name)
+        and _key(name) not in unused
+        and not any(name in fits for fits in fitting.values())
     ]
     missing = [f"`{what}`" for what in REQUIRED if what not in names]
     complaints = [f"no column is known to hold {' or '.join(missing)}"] if missing else []
@@ -188,7 +190,7 @@ def resolve_columns(
         complaints.append("none of the names in its first line is known")
     elif unknown and not given:
         complaints.append(f"{'an unknown column' if len(unknown) == 1 else 'unknown columns'}: {listed(unknown)}")
-    complaints += [f"{listed(found)} both mean `{what}`" for what, found in fitting.items() if len(found) > 1]
+    complaints += [f"{listed(fits)} both mean `{what}`" for what, fits in fitting.items() if len(fits) > 1]
     doubled = [name for name in dict.fromkeys(names.values()) if header.count(name) > 1]
     if doubled:
         problems.add(1, doubled[0], "two columns have this name", "give each column a name of its own")
@@ -210,7 +212,7 @@ def resolve_columns(
             lines += f" and `time_unit: {guess}`" if guess else ""
         problems.add(1, "", "; ".join(complaints), f"add under `trace:` {lines}; other columns are then ignored")
     arrival = names["arrival"]
-    native = _key(arrival) in [_key(one) for one in _NATIVE]
+    native = _key(arrival) in [_key(column) for column in _NATIVE]
     by_name = _unit(arrival)
     if time_unit and by_name and time_unit != by_name:
         message = f"the column's name says {by_name}, but `time_unit` is {time_unit}"
@@ -261,8 +263,8 @@ def _fitting(what: str, header: Sequence[str], layout: _Layout | None) -> list[s
     else:
         unused = [] if layout is None else [_key(name) for name in layout.unused]
         wanted = [key for key in map(_key, KNOWN_NAMES[what]) if key not in unused]
-    found = [name for name in header if _key(name) in wanted or (what == "arrival" and _key(_base(name)) in wanted)]
-    return list(dict.fromkeys(found))
+    names = [name for name in header if _key(name) in wanted or (what == "arrival" and _key(_base(name)) in wanted)]
+    return list(dict.fromkeys(names))
 
 
 def _guess(what: str, names: Sequence[str]) -> str:

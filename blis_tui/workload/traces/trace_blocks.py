@@ -44,10 +44,10 @@ def block_ids(
         row.note(IDS, "it is not a list" if IDS in row.data else f"there is no `{IDS}`", "list the ids of the blocks")
         return None
     ids: list[int] = value
-    if not all(type(one) is int and 0 <= one <= LARGEST_NUMBER for one in value):
-        found = [count_of(one, row.line, row.at(IDS), row.problems) for one in value]
-        ids = [one for one in found if one is not None]
-        if len(ids) < len(found):
+    if not all(type(entry) is int and 0 <= entry <= LARGEST_NUMBER for entry in value):
+        numbers = [count_of(entry, row.line, row.at(IDS), row.problems) for entry in value]
+        ids = [number for number in numbers if number is not None]
+        if len(ids) < len(numbers):
             return None
     if prompt is not None and len(ids) not in (-(-prompt // block_tokens), *((prompt // block_tokens,) * whole)):
         blocks = f"{plural(-(-prompt // block_tokens), 'block')} of {block_tokens}"
@@ -95,7 +95,7 @@ class Blocks:
         uses, before, last = self._uses, self._before, _NOTHING
         if ids and (self._numbers or max(ids) >= len(uses)):
             far = _FAR + _SPARSE * (len(self._ids) + len(ids))
-            ids = [self._number(one, far) for one in ids]
+            ids = [self._number(identifier, far) for identifier in ids]
         for number in ids:
             used = uses[number]
             if not used:
@@ -107,20 +107,20 @@ class Blocks:
         self._ids.extend(ids)
         self._ends.append(len(self._ids))
 
-    def _number(self, one: int, far: int) -> int:
+    def _number(self, identifier: int, far: int) -> int:
         """Return a block's place in the tables: its id, or from ``far`` on the next free place.
 
         Ids usually count from 0, and the tables then take sixteen bytes for each, not two hundred.
         """
-        if (found := self._numbers.get(one)) is not None:
-            return found
-        if one >= max(far, len(self._uses)) or one in self._names:
-            number = self._numbers[one] = len(self._uses)
-            self._names[number] = one
+        if (known := self._numbers.get(identifier)) is not None:
+            return known
+        if identifier >= max(far, len(self._uses)) or identifier in self._names:
+            number = self._numbers[identifier] = len(self._uses)
+            self._names[number] = identifier
         else:
-            number = one
+            number = identifier
         if number >= len(self._uses):
-            more = bytes(8 * (number + 1 - len(self._uses) + (_ROOM if number == one else 0)))
+            more = bytes(8 * (number + 1 - len(self._uses) + (_ROOM if number == identifier else 0)))
             self._uses.frombytes(more)
             self._before.frombytes(more)
         return number
@@ -141,16 +141,16 @@ class Blocks:
             ids = self._ids[start:end]
             while ids and uses[ids[-1]] == 1:
                 ids.pop()
-            found: list[tuple[str, int]] = []
+            parts: list[tuple[str, int]] = []
             last, rest = _NOTHING, tokens
-            for one in ids:
+            for block in ids:
                 part = min(self.block_tokens, rest)
-                if found and before[one] == last and uses[one] == uses[last]:
-                    found[-1] = (found[-1][0], found[-1][1] + part)
+                if parts and before[block] == last and uses[block] == uses[last]:
+                    parts[-1] = (parts[-1][0], parts[-1][1] + part)
                 else:
-                    found.append((str(names.get(one, one)), part))
-                last, rest = one, rest - part
+                    parts.append((str(names.get(block, block)), part))
+                last, rest = block, rest - part
             if whole and rest:
-                found.append((f"of-{row}", rest))
-            yield tuple(found)
+                parts.append((f"of-{row}", rest))
+            yield tuple(parts)
             start = end

@@ -93,8 +93,8 @@ def read(
     """
     blocks = text.blocks()
     header, rest, line = read_header(next(blocks), text.problems)
-    found = resolve_columns(header, first_row(rest, len(header)), given, time_unit, text.problems)
-    reader = _Reader(header, found, text.problems, adjust)
+    places = resolve_columns(header, first_row(rest, len(header)), given, time_unit, text.problems)
+    reader = _Reader(header, places, text.problems, adjust)
     left = sys.maxsize if limit is None else limit
     for block in chain([rest], blocks):
         line, left = reader.read(block, line, left)
@@ -284,8 +284,8 @@ def _durations(cells: Sequence[str] | None) -> Sequence[int] | None:
     """Parse durations of answers; -1 for empty cells."""
     if cells is None:
         return None
-    found = whole_numbers([cell or "0" for cell in cells])
-    return [took if cell else -1 for took, cell in zip(found, cells, strict=True)]
+    durations = whole_numbers([cell or "0" for cell in cells])
+    return [took if cell else -1 for took, cell in zip(durations, cells, strict=True)]
 
 
 def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
@@ -305,11 +305,11 @@ def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
     cells = columns.get("ignore_eos")
     if cells is None:
         return None
-    found = [_FLAGS.get(cell.strip().lower(), -1) for cell in cells]
+    flags = [_FLAGS.get(cell.strip().lower(), -1) for cell in cells]
     budgets = _optional_numbers(columns, "max_output_tokens") or answers  # without the column, it is what it generates
-    if -1 in found or any(flag and most < answer for flag, most, answer in zip(found, budgets, answers, strict=True)):
+    if -1 in flags or any(flag and most < answer for flag, most, answer in zip(flags, budgets, answers, strict=True)):
         raise NeedsSlowPath
-    return found
+    return flags
 
 
 def _ratio(cell: str) -> float:
@@ -327,7 +327,7 @@ def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
     media = list(map(Media, *counts))
     if not any(map(any, media)):
         return None
-    if any(one.tokens > prompt for one, prompt in zip(media, prompts, strict=True)):
+    if any(attached.tokens > prompt for attached, prompt in zip(media, prompts, strict=True)):
         raise NeedsSlowPath
     return media
 
@@ -340,7 +340,7 @@ def _items(
         return None
     rows = zip(cells, prompts, media or repeat(NO_MEDIA, len(prompts)), strict=True)
     try:
-        return [read_items(cell, prompt, one.tokens) for cell, prompt, one in rows]
+        return [read_items(cell, prompt, attached.tokens) for cell, prompt, attached in rows]
     except ValueError as error:
         raise NeedsSlowPath from error
 
@@ -358,7 +358,7 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
     if groups is None:
         raise NeedsSlowPath
     known: dict[tuple[str, int], Segments] = {}
-    found: list[Segments] = []
+    grouped: list[Segments] = []
     for key in zip(groups, lengths, strict=True):
         segments = known.get(key)
         if segments is None:
@@ -367,18 +367,18 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
                 raise NeedsSlowPath
             segments = (key,) if length else ()
             known[key] = segments
-        found.append(segments)
-    return found
+        grouped.append(segments)
+    return grouped
 
 
 def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segments] | None) -> list[Segments]:
     """Return the shared heads, with several parts where the cell has them."""
     heads = [()] * len(cells) if others is None else others
     try:
-        found = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
+        parted = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
     except ValueError as error:
         raise NeedsSlowPath from error
-    return found
+    return parted
 
 
 def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:

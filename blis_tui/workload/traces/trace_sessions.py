@@ -60,7 +60,7 @@ class TraceSessions:
             name = table.session(row)
             rows.setdefault(name, []).append(row) if name else self.alone.append(row)
         timed = any(table.answered_us(row) >= 0 for row in range(len(table)))
-        self.sessions = [_recorded(table, name, found, timed=timed) for name, found in rows.items()]
+        self.sessions = [_recorded(table, name, numbers, timed=timed) for name, numbers in rows.items()]
 
 
 def _recorded(table: TraceTable, name: str, rows: list[int], *, timed: bool) -> TracedSession:
@@ -69,15 +69,15 @@ def _recorded(table: TraceTable, name: str, rows: list[int], *, timed: bool) -> 
     requests = [table.request(row) for row in rows]
     arrivals = [table.recorded_us(row) for row in rows]
     ends = [table.answered_us(row) for row in rows]
-    declared = all(_length(one.segments) == one.input_tokens for one in requests)
+    declared = all(_length(call.segments) == call.input_tokens for call in requests)
     links = list(_links(arrivals, ends) if timed else _links_by_prompts(arrivals))
-    heads = [_length(one.segments) for one in requests]
+    heads = [_length(call.segments) for call in requests]
     histories = [after[0] if after else -1 for after, _ in links]
-    kept = [_new_text(requests, heads, number, one, dropped=False) for number, one in enumerate(histories)]
-    drops = not declared and any(one < 1 for one in kept)
+    kept = [_new_text(requests, heads, number, earlier, dropped=False) for number, earlier in enumerate(histories)]
+    drops = not declared and any(length < 1 for length in kept)
     if drops:
-        less = [_new_text(requests, heads, number, one, dropped=True) for number, one in enumerate(histories)]
-        drops = less != kept and all(one >= 1 for one in less)
+        less = [_new_text(requests, heads, number, earlier, dropped=True) for number, earlier in enumerate(histories)]
+        drops = less != kept and all(length >= 1 for length in less)
         kept = less if drops else kept
     calls = []
     for number, (after, wait_us) in enumerate(links):
@@ -116,7 +116,7 @@ def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple
             last = came
             waiting = [request for request in waiting if request not in last]
         waiting.append(number)
-        yield last, max(0, arrivals[number] - max((ends[one] for one in last), default=arrivals[0]))
+        yield last, max(0, arrivals[number] - max((ends[earlier] for earlier in last), default=arrivals[0]))
 
 
 def _links_by_prompts(arrivals: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:

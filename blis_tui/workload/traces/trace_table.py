@@ -88,7 +88,7 @@ class _Column(Sequence[_Cell]):
     def __getitem__(self, row: slice) -> Sequence[_Cell]: ...
     def __getitem__(self, row: int | slice) -> _Cell | Sequence[_Cell]:
         if isinstance(row, slice):
-            return [self.cell(one) for one in range(*row.indices(len(self)))]
+            return [self.cell(number) for number in range(*row.indices(len(self)))]
         if not 0 <= row < len(self):
             raise IndexError(row)
         return self.cell(row)

@@ -297,11 +297,11 @@ def whole_number(cell: str, line: int, column: str, problems: Problems) -> int |
     return None
 
 
-def nearest(name: str, found: Sequence[str]) -> str | None:
+def nearest(name: str, names: Sequence[str]) -> str | None:
     """Suggest the closest existing name; other names are not quoted, as the file may be any file."""
     from difflib import get_close_matches  # noqa: PLC0415  (only for advice)
 
-    close = get_close_matches(name, found, n=1, cutoff=0.6)
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 

@@ -12,7 +12,7 @@ from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.explanation import sentence_text
 from blis_tui.engine.records import AnswerBegun, PromptMedia
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.tui.panes.request import inspector_lines
@@ -60,11 +60,11 @@ def pane(debugger: Debugger, name: str, event: int | None = None) -> str:
 
 def told(debugger: Debugger, name: str, heading: str) -> str:
     parts = [part for part in explain_request(debugger, name).parts if part.heading.startswith(heading)]
-    return " ".join(said(sentence) for part in parts for sentence in part.sentences)
+    return " ".join(sentence_text(sentence) for part in parts for sentence in part.sentences)
 
 
 def sentences(debugger: Debugger, event: int) -> list[str]:
-    return [said(sentence) for part in explain_event(debugger, event).parts for sentence in part.sentences]
+    return [sentence_text(sentence) for part in explain_event(debugger, event).parts for sentence in part.sentences]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.explanation import sentence_text
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Dropped, FirstToken, Preempted, Record, Rejected, Routed, TimedOut
 from blis_tui.tui.drawing.life_line import life_intervals
@@ -145,7 +145,7 @@ def test_how_a_lost_request_ended_tells_of_nobody_else() -> None:
     assert others
     assert not any(f"{other} " in text for other in others)
     part = next(each for each in explain_request(run("split"), lost.request_id).parts if each.heading == "How it ended")
-    begins = [said(sentence) for sentence in part.sentences]
+    begins = [sentence_text(sentence) for sentence in part.sentences]
     assert all(each[0].isupper() or each.startswith(lost.request_id) for each in begins), begins
 
 

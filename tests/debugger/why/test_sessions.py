@@ -9,7 +9,7 @@ from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
-from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.explanation import sentence_text
 
 if TYPE_CHECKING:
     from blis_tui.results.request_log import RequestRow
@@ -36,7 +36,7 @@ def told(debugger: Debugger, row: RequestRow) -> list[str]:
     """What the explanation says of its session."""
     parts = explain_request(debugger, row.request_id).parts
     [part] = [part for part in parts if part.heading == "Session"]
-    return [said(sentence) for sentence in part.sentences]
+    return [sentence_text(sentence) for sentence in part.sentences]
 
 
 def end_of(row: RequestRow) -> int:

@@ -13,7 +13,15 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.event_stories import usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
-from blis_tui.debugger.why.explanation import Explanation, Part, Subject, event_ref, instance_ref, request_ref, said
+from blis_tui.debugger.why.explanation import (
+    Explanation,
+    Part,
+    Subject,
+    event_ref,
+    instance_ref,
+    request_ref,
+    sentence_text,
+)
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted, StepFinished
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
@@ -44,7 +52,7 @@ def part(explanation: Explanation, heading: str) -> Part:
 
 
 def sentences(one: Part) -> str:
-    return "\n".join(said(sentence) for sentence in one.sentences)
+    return "\n".join(sentence_text(sentence) for sentence in one.sentences)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -128,8 +136,8 @@ def well_made(explanation: Explanation) -> None:
     for one in explanation.parts:
         assert one.sentences or one.rows
         for sentence in one.sentences:
-            assert said(sentence)[-1] in ".:", sentence
-            assert "  " not in said(sentence)
+            assert sentence_text(sentence)[-1] in ".:", sentence
+            assert "  " not in sentence_text(sentence)
     text = explanation.to_text()
     assert explanation.headline in text
     for ref in refs(explanation):
@@ -410,8 +418,10 @@ def test_a_choice_is_shown_with_the_load_it_met(name: str) -> None:
         assert [row.label for row in rows if row.share == "chosen"] == [f"instance {tape.row(event).instance}"]
         assert [row.figure for row in rows] == [f"{instance.waiting_count:,} waiting" for instance in instances]
         for row, instance in zip(rows, instances, strict=True):
-            assert f"{instance.running_count:,} running, {instance.kv.used_blocks:,} KV block" in said(row.note)
-            assert said(row.note).endswith(f", {instance.life}") == (instance.life != "active")
+            assert f"{instance.running_count:,} running, {instance.kv.used_blocks:,} KV block" in sentence_text(
+                row.note
+            )
+            assert sentence_text(row.note).endswith(f", {instance.life}") == (instance.life != "active")
     run_to_stop(debugger.seek(debugger.frontier))
 
 
@@ -441,7 +451,7 @@ def test_the_step_of_a_rank_says_that_it_lasted_as_long_as_the_slowest(dense: bo
     beside = [tape.step(row.step).duration_us for row in steps if row.time_us == last.time_us]
     assert (len(beside) > 1 and len(set(beside)) == 1) == together
     parts = {part.heading: part for part in explain_event(debugger, last.event).parts}
-    told = " ".join(map(said, parts["Its duration"].sentences))
+    told = " ".join(map(sentence_text, parts["Its duration"].sentences))
     assert ("until the slowest of them was done" in told) == together
 
 
@@ -477,7 +487,9 @@ def test_a_comparison_says_how_much_there_was_to_compute() -> None:
     debugger = at("kv-pressure", 10**9)
     ranked = by_e2e(debugger, debugger.frontier)
     lives = [debugger.tape.life(ranked[place].name) for place in (0, len(ranked) // 2)]
-    rows = {row.label: said(row.note) for row in part(explain_request(debugger, ranked[0].name), "Compared").rows}
+    rows = {
+        row.label: sentence_text(row.note) for row in part(explain_request(debugger, ranked[0].name), "Compared").rows
+    }
     assert rows["prefill"] == f"{lives[0][0].first:,} prompt tokens, median {lives[1][0].first:,}"
     assert rows["decode"] == f"{lives[0][-1].first:,} output tokens, median {lives[1][-1].first:,}"
 

@@ -11,7 +11,7 @@ from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import said
+from blis_tui.debugger.why.explanation import sentence_text
 from blis_tui.debugger.why.memory import choice_sentence
 from blis_tui.engine.records import Preempted, PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
@@ -99,7 +99,7 @@ def test_a_preemption_by_priority_is_explained_with_both_priorities_and_the_thre
 def test_recomputing_is_said_to_be_cheaper_unless_the_other_way_was(restore: str, swap_us: int, why: str) -> None:
     choice = RestoreChosen(1, 0, "a", 0, "recompute", 3, swap_us, 5_000)
     sentence = f"Its 3 KV blocks are recomputed, which makes steps an estimated 5.00 ms longer: {why}."
-    assert sentence in said(choice_sentence(choice, restore))
+    assert sentence in sentence_text(choice_sentence(choice, restore))
 
 
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:

@@ -71,9 +71,9 @@ def law_of(data: Sequence[Data], kind: str) -> Law:
             beta, alpha = latency.settings["beta"], latency.settings["alpha"]
             assert isinstance(beta, tuple)  # noqa: S101  (ensured by the schema)
             assert isinstance(alpha, tuple)  # noqa: S101  (ensured by the schema)
-            *base, behind_us = (float(one) for one in (*beta, *alpha))
+            *base, behind_us = (float(number) for number in (*beta, *alpha))
         law = BlackboxLaw(base, spread, behind_us)
-    both = len({isinstance(one.recording, Recording) for one in data}) > 1
+    both = len({isinstance(run.recording, Recording) for run in data}) > 1
     return Gapped(law) if both else law
 
 
@@ -94,21 +94,21 @@ def fit(
     # If the server was not followed, no start is known to be the nearest to the truth, so intervals cover all of them.
     sides = _sides(problem, best_found)
     best = sides[0]
-    ends = [one.values for one in others]
+    ends = [rival.values for rival in others]
     fitted = coefficients(law, sides, ends)
     sums = combinations(law, sides, fitted, ends)
     values = best.values
     draws = best.posterior.draws(values, DRAWS) if problem.requests else []
     held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
-    tells = any(one.told in ("measured", "roughly") for one in fitted)
+    tells = any(coefficient.told in ("measured", "roughly") for coefficient in fitted)
     if tells and (held_up > HELD_UP or best_found.followed < NOT_FOLLOWED):
         values = fit_to_means(data, law, [values, *_starts(problem)])
         by_name = {term.name: float(value) for term, value in zip(law.terms, values, strict=True)}
-        fitted = tuple(with_averaged_value(one, by_name[one.name]) for one in fitted)
+        fitted = tuple(with_averaged_value(coefficient, by_name[coefficient.name]) for coefficient in fitted)
         draws = []
-    names = {one.name for one in fitted}
+    names = {coefficient.name for coefficient in fitted}
     why = {term.name: absent(term.name, problem) for term in law.terms if term.name not in names} | dict(law.kept)
-    left_out = tuple(LeftOut(*one) for one in why.items())
+    left_out = tuple(LeftOut(*pair) for pair in why.items())
     advice, loads = None, list[Load]()
     if advise and problem.requests and best_found.followed >= FOLLOWED:
         first = problem.requests[0]
@@ -123,10 +123,10 @@ def fit(
         fitted,
         left_out,
         remarks,
-        sums if any(one.told == "together" for one in fitted) else (),
+        sums if any(coefficient.told == "together" for coefficient in fitted) else (),
         best_found.followed,
         gap_of(law, values),
-        draws=tuple(law.config(one) for one in draws),
+        draws=tuple(law.config(draw) for draw in draws),
     )
 
 
@@ -156,7 +156,9 @@ def _advised(
     if load is None:
         return None
     more = fit([*data, adviser.measured_under(load)], kind, advise=False).found
-    before, after = ({one.name: one.high - one.low for one in found} for found in (fitted, more))
+    before, after = (
+        {coefficient.name: coefficient.high - coefficient.low for coefficient in known} for known in (fitted, more)
+    )
     return load if all(after.get(name, before[name]) <= MAX_DEVIATION_RATIO * before[name] for name in names) else None
 
 
@@ -181,7 +183,7 @@ def _search(problem: Problem, progress: Callable[[str], None]) -> list[Found]:
         for number, noise in enumerate(noises, 1):
             attempt = f"following the server: attempt {at * len(noises) + number} of at most {_STARTS * len(noises)}"
             results.append(problem.exact(start, noise, partial(_after, progress, attempt)))
-            results.sort(key=lambda one: one.cost)
+            results.sort(key=lambda result: result.cost)
             if results[0].followed >= FOLLOWED:
                 return results[:1]
     return results
@@ -249,32 +251,34 @@ def coefficients(law: Law, sides: Sequence[BestSide], ends: Sequence[Array] = ()
             by_place[place] = Coefficient(
                 term.name, value, term.base, min(low, value), max(high, value), "", (), value <= term.lowest
             )
-    wide = [place for place, one in by_place.items() if one.width > MEASURED_WITHIN]
+    wide = [place for place, coefficient in by_place.items() if coefficient.width > MEASURED_WITHIN]
     swapped = _swapped(sides)
     pressed = best.posterior.is_significant(at)
     return tuple(
         _judged(
-            one,
+            coefficient,
             law.terms[place],
             [by_place[it].name for it in wide if it != place and (alike[place][it] > _ALIKE or {place, it} <= swapped)],
-            pressed=one.at_bound and bool(pressed[place]),
+            pressed=coefficient.at_bound and bool(pressed[place]),
         )
-        for place, one in by_place.items()
+        for place, coefficient in by_place.items()
     )
 
 
 def groups_of(fitted: Sequence[Coefficient]) -> list[list[str]]:
     """Return the groups of coefficients that cannot be told apart."""
-    names = [one.name for one in fitted if one.told == "together"]
-    beside = {one.name: set(one.together_with) for one in fitted}
+    names = [coefficient.name for coefficient in fitted if coefficient.told == "together"]
+    beside = {coefficient.name: set(coefficient.together_with) for coefficient in fitted}
     groups: list[list[str]] = []
     while names:
         group = [names[0]]
         for name in group:
-            group += [one for one in names if one not in group and (one in beside[name] or name in beside[one])]
-        names = [one for one in names if one not in group]
+            group += [
+                other for other in names if other not in group and (other in beside[name] or name in beside[other])
+            ]
+        names = [other for other in names if other not in group]
         if len(group) > 1:
-            groups.append([one.name for one in fitted if one.name in group])
+            groups.append([coefficient.name for coefficient in fitted if coefficient.name in group])
     return groups
 
 
@@ -303,7 +307,7 @@ def combinations(
         if _swapped(sides) & {*at}:
             continue
         rest = np.linalg.solve(covariance[np.ix_(at[1:], at[1:])], covariance[at[1:], at[0]])
-        weights = np.array([1.0, *(float(f"{-one:.{_WEIGHT_DIGITS}g}") for one in rest)])
+        weights = np.array([1.0, *(float(f"{-weight:.{_WEIGHT_DIGITS}g}") for weight in rest)])
         deviation = sqrt(float(weights @ covariance[np.ix_(at, at)] @ weights))
         value, others = float(weights @ best.values[at]), [float(weights @ end[at]) for end in ends]
         low, high = (value + side * sqrt(2.0 * INTERVAL_COST_RISE) * deviation for side in (-1.0, 1.0))
@@ -313,7 +317,7 @@ def combinations(
             _rounded_outwards(max([high, *others]), ceil),
         )
         combined.append(Combined(names, tuple(weights.tolist()), value, float(weights @ base[at]), low, high))
-    return tuple(one for one in combined if one.width < 1.0)  # else it says no more than each of them
+    return tuple(weighted for weighted in combined if weighted.width < 1.0)  # else it says no more than each of them
 
 
 def _swapped(sides: Sequence[BestSide]) -> set[int]:
@@ -326,17 +330,17 @@ def _swapped(sides: Sequence[BestSide]) -> set[int]:
     }
 
 
-def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: bool) -> Coefficient:
+def _judged(coefficient: Coefficient, term: Term, others: Sequence[str], *, pressed: bool) -> Coefficient:
     """Return the coefficient with its rating."""
     lowest = max(term.base - _EXPECTED * term.spread, term.lowest)
     expected = term.base + _EXPECTED * term.spread - lowest
-    if one.width <= MEASURED_WITHIN:
+    if coefficient.width <= MEASURED_WITHIN:
         rating, others = "measured", ()
     elif others:
         rating = "together"
     else:
-        rating = "hardly" if one.high - one.low > UNDETERMINED_SHARE * expected else "roughly"
-    return replace(one, told=rating, together_with=tuple(others), pressed=pressed)
+        rating = "hardly" if coefficient.high - coefficient.low > UNDETERMINED_SHARE * expected else "roughly"
+    return replace(coefficient, told=rating, together_with=tuple(others), pressed=pressed)
 
 
 def _interval(sides: Sequence[BestSide], place: int, term: Term) -> tuple[float, float]:
@@ -385,9 +389,9 @@ def statements(
             what += f", nor by others of this server: {count} tried, of up to {_most(tried)}"
         remarks.append(f"{what}.")
     remarks += [
-        f"{one.name} is at its bound, {one.value:g}: less would agree better. Look at the experiment."
-        for one in fitted
-        if one.pressed
+        f"{coefficient.name} is at its bound, {coefficient.value:g}: less would agree better. Look at the experiment."
+        for coefficient in fitted
+        if coefficient.pressed
     ]
     if followed < FOLLOWED:
         missed = share_text(1.0 - followed, 0)

@@ -136,7 +136,7 @@ def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:
     lowest = np.log([_LEAST_STEP, _LEAST_STAMP_US, _LEAST_SHARE, _LEAST_SHARE])
 
     def noise(logs: Array) -> Noise:
-        return Noise(*(exp(one) for one in np.maximum(logs, lowest)))
+        return Noise(*(exp(level) for level in np.maximum(logs, lowest)))
 
     def cost(logs: Array) -> float:
         below = np.maximum(lowest - logs, 0.0)

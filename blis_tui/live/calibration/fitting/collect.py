@@ -51,7 +51,7 @@ def measured(experiment: Experiment) -> Recording | None:
             for row in simulation.report(verify=False).rows
             if row.ttft_us and row.e2e_us is not None and row.output_tokens
         ),
-        key=lambda one: one.arrival_us,
+        key=lambda request: request.arrival_us,
     )
     return Recording(Path("advised"), "simulated", "", tuple(rows), 0) if len(rows) >= REQUESTS // 2 else None
 
@@ -196,8 +196,8 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     Raises:
         InputError: the engine can serve none of them.
     """
-    base = np.array([one.base for one in law.terms])
-    spread = np.array([one.spread for one in law.terms])
+    base = np.array([term.base for term in law.terms])
+    spread = np.array([term.spread for term in law.terms])
     possible: dict[Load, tuple[Array, float]] = {}
     for load in grid(experiment) if tried is None else tried:
         informed = information(law, experiment, load, base, ASSUMED[0])

@@ -128,16 +128,18 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
     asked = [requests[token.request] for token in tokens]
     first = np.array([token.kind == FIRST for token in tokens], dtype=bool)
     led = [requests[heads[token.step]] for token in tokens]
-    answered = [1.0 if is_first else float(one.output_tokens) for one, is_first in zip(asked, first, strict=True)]
+    answered = [
+        1.0 if is_first else float(request.output_tokens) for request, is_first in zip(asked, first, strict=True)
+    ]
     times = Times(
         fresh.tolist(),
         (squares[at + 1] - squares[before]).tolist(),
         (at + 1 - before).tolist(),
-        [one.ttft_us for one in asked],
-        [0.0 if is_first else one.e2e_us - one.ttft_us for one, is_first in zip(asked, first, strict=True)],
+        [request.ttft_us for request in asked],
+        [0.0 if is_first else request.e2e_us - request.ttft_us for request, is_first in zip(asked, first, strict=True)],
     )
-    known = np.array([token.measured_us - one.arrival_us for token, one in zip(tokens, led, strict=True)])
-    fixed = law.queue(np.array([float(one.input_tokens) for one in led]))
+    known = np.array([token.measured_us - request.arrival_us for token, request in zip(tokens, led, strict=True)])
+    fixed = law.queue(np.array([float(request.input_tokens) for request in led]))
     known -= law.client_us(np.array(answered, dtype=float))
     return Chain(law, pool, _loads(pool, followed), start, at, known + _TRUNCATED_US * (at + 2 - start), fixed, times)
 
@@ -159,7 +161,11 @@ def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follow
     """Return the equations for a recording's answers and waits."""
     steps = followed.steps
     starts = [step.time_us for step in steps]
-    first = {one.request: one.step for one in followed.tokens if one.kind == FIRST}
+    first = {
+        followed_token.request: followed_token.step
+        for followed_token in followed.tokens
+        if followed_token.kind == FIRST
+    }
     rows: list[tuple[float, ...]] = []
     for token in followed.tokens:
         request = requests[token.request]

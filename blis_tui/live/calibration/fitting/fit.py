@@ -90,7 +90,7 @@ class Gapped:
 
     def others(self, values: Array, pool: Pool) -> list[Array]:
         """Return the law's alternatives."""
-        return [np.append(one, values[-1]) for one in self._law.others(values[:-1], pool)]
+        return [np.append(other, values[-1]) for other in self._law.others(values[:-1], pool)]
 
 
 NOT_FOLLOWED: Final = 0.75
@@ -116,7 +116,7 @@ def fit_to_means(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Arr
             if abs(more - 1.0) < 0.01:
                 break
             times *= more
-    return min(results, key=lambda one: one[:2])[2]
+    return min(results, key=lambda result: result[:2])[2]
 
 
 def missing(runs: Runs) -> float:
@@ -124,21 +124,21 @@ def missing(runs: Runs) -> float:
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     if pairs:
-        predicted = fsum(one.e2e_us - one.ttft_us for one in pairs)
-        measured = fsum(one.measured.e2e_us - one.measured.ttft_us for one in pairs)
+        predicted = fsum(pair.e2e_us - pair.ttft_us for pair in pairs)
+        measured = fsum(pair.measured.e2e_us - pair.measured.ttft_us for pair in pairs)
     else:
         predicted = fsum(step.step_us for step in steps)
         measured = fsum(step.measured.duration_us for step in steps)
     return measured / predicted if predicted else 1.0
 
 
-def with_averaged_value(one: Coefficient, value: float) -> Coefficient:
+def with_averaged_value(coefficient: Coefficient, value: float) -> Coefficient:
     """Return a coefficient with its averaged value, and an interval that covers both results."""
     return replace(
-        one,
+        coefficient,
         value=value,
-        low=min(one.low, value),
-        high=max(one.high, value),
+        low=min(coefficient.low, value),
+        high=max(coefficient.high, value),
         told="averaged",
         together_with=(),
         at_bound=False,
@@ -211,7 +211,7 @@ class Requests:
         if self.data.experiment.policy.scheduling.kind != "fcfs":
             return waits_us
         asked = self.recording.requests
-        comes = [one.arrival_us + wait for one, wait in zip(asked, waits_us, strict=True)]
+        comes = [request.arrival_us + wait for request, wait in zip(asked, waits_us, strict=True)]
         groups: list[list[int]] = []
         last = -np.inf
         for at in sorted(range(len(asked)), key=lambda at: asked[at].arrival_us + asked[at].ttft_us):
@@ -229,7 +229,7 @@ class Requests:
                         comes[at] = min(comes[at], middle - 0.5)
                     for at in after:
                         comes[at] = max(comes[at], middle + 0.5)
-        return [max(0.0, time - one.arrival_us) for time, one in zip(comes, asked, strict=True)]
+        return [max(0.0, time - request.arrival_us) for time, request in zip(comes, asked, strict=True)]
 
 
 @dataclass(slots=True)
@@ -315,9 +315,9 @@ class Problem:
 
     def __init__(self, data: Sequence[Data], law: Law) -> None:
         self.law = law
-        self.requests = [Requests(one, one.recording, law) for one in data if isinstance(one.recording, Recording)]
-        self.pools = [one.experiment.pools[0] for one in data]
-        self.steps = [steps_of(one, one.recording, law) for one in data if not isinstance(one.recording, Recording)]
+        self.requests = [Requests(run, run.recording, law) for run in data if isinstance(run.recording, Recording)]
+        self.pools = [run.experiment.pools[0] for run in data]
+        self.steps = [steps_of(run, run.recording, law) for run in data if not isinstance(run.recording, Recording)]
 
     @property
     def has_prompts(self) -> bool:
@@ -338,14 +338,16 @@ class Problem:
             sums_of(self.law, request.pool, request.recording.requests, run)
             for request, run in zip(self.requests, runs, strict=True)
         ]
-        kinds = [np.where(one.firsts, 1, 0) for one in sums] + [
+        kinds = [np.where(run_sums.firsts, 1, 0) for run_sums in sums] + [
             np.full(len(step.durations_us), 2) for step in self.steps
         ]
         kind = np.concatenate(kinds)
-        measured = np.concatenate([one.measured_us for one in sums] + [step.durations_us for step in self.steps])
+        measured = np.concatenate(
+            [run_sums.measured_us for run_sums in sums] + [step.durations_us for step in self.steps]
+        )
         deviation, weight, values = np.full(len(kind), 0.1), np.ones(len(kind)), start
         for _ in range(_ROBUST_ROUNDS):
-            both = [one.slopes(values) for one in sums] + [step.slopes(values) for step in self.steps]
+            both = [run_sums.slopes(values) for run_sums in sums] + [step.slopes(values) for step in self.steps]
             slopes = np.vstack(both) / measured[:, None]
             scale = weight / deviation
             none = np.zeros((len(scale), 0))
@@ -384,7 +386,7 @@ class Problem:
             if self._size(posterior, values - before, values) < _SETTLED:
                 break
         cost = self.cost(values, systems)
-        followed = min((one.followed for one in systems), default=1.0)
+        followed = min((system.followed for system in systems), default=1.0)
         return Found(values, posterior, cost, followed, [request.noise for request in self.requests], systems)
 
     def _system(self, requests: Requests, values: Array, noise: Noise) -> System:

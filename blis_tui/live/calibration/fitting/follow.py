@@ -125,12 +125,12 @@ class _Pace:
 
     def __init__(self, requests: Sequence[Measured], *, flat: bool) -> None:
         changes: list[tuple[float, float, int]] = []
-        for one in requests:
-            lasted = one.e2e_us - one.ttft_us
-            if one.output_tokens > 1 and lasted > 0.0:
-                each = lasted / (one.output_tokens - 1)
-                changes.append((one.arrival_us + one.ttft_us, each, 1))
-                changes.append((one.arrival_us + one.e2e_us, -each, -1))
+        for request in requests:
+            lasted = request.e2e_us - request.ttft_us
+            if request.output_tokens > 1 and lasted > 0.0:
+                each = lasted / (request.output_tokens - 1)
+                changes.append((request.arrival_us + request.ttft_us, each, 1))
+                changes.append((request.arrival_us + request.e2e_us, -each, -1))
         changes.sort()
         self._times = [time for time, _, _ in changes]
         sums = accumulate(((each, count) for _, each, count in changes), lambda a, b: (a[0] + b[0], a[1] + b[1]))
@@ -308,8 +308,8 @@ class _Follower:
         ends = self._ends(record, number) if record.first_tokens or record.completed else []
         if self._clock is None:
             self._moved.append(None)
-            for kind, one in ends:
-                self._note(kind, one, 0.0, elsewhere=False, shorter=shorter)
+            for kind, index in ends:
+                self._note(kind, index, 0.0, elsewhere=False, shorter=shorter)
         else:
             self._compare(record, ends, pause=pause, shorter=shorter)
         self._duration = record.duration_us
@@ -320,11 +320,11 @@ class _Follower:
         """Return the tokens measured at the end of a step; also note when some requests' last tokens are due."""
         names = self._led.numbers
         first = [names[name] for name in record.first_tokens]
-        for one in first:
-            if (more := self._requests[one].output_tokens - 1) > 0:
-                self._due.setdefault(number + more, []).append(one)
+        for index in first:
+            if (more := self._requests[index].output_tokens - 1) > 0:
+                self._due.setdefault(number + more, []).append(index)
         last = [names[name] for name in record.completed if self._requests[names[name]].output_tokens > 1]
-        return [*((FIRST, one) for one in first), *((LAST, one) for one in last)]
+        return [*((FIRST, index) for index in first), *((LAST, index) for index in last)]
 
     def _compare(self, record: StepFinished, ends: list[tuple[int, int]], *, pause: bool, shorter: int) -> None:
         """Apply or reject the measurements at the end of a step."""
@@ -335,16 +335,16 @@ class _Follower:
             self._left_us = 0.0
         clock.tick(self._plain_us)
         moved = self._left_us
-        for kind, one in ends:
-            off = self._expected_us(kind, one) - (record.time_us + self._plain_us + moved)
-            elsewhere = one in self._elsewhere
+        for kind, index in ends:
+            off = self._expected_us(kind, index) - (record.time_us + self._plain_us + moved)
+            elsewhere = index in self._elsewhere
             if not elsewhere:
-                believed = clock.clock_error(off, clock.noise.of_token(kind, self._requests[one]), shorter)
+                believed = clock.clock_error(off, clock.noise.of_token(kind, self._requests[index]), shorter)
                 elsewhere = believed is None
                 moved += believed or 0.0
             if elsewhere:
-                self._elsewhere.add(one)
-            self._note(kind, one, off, elsewhere=elsewhere, shorter=shorter)
+                self._elsewhere.add(index)
+            self._note(kind, index, off, elsewhere=elsewhere, shorter=shorter)
         self._left_us = moved - (record.duration_us - self._plain_us)
         self._moved.append(moved if ends else None)
 
@@ -360,8 +360,8 @@ class _Follower:
     def finish(self) -> FollowResult:
         """Convert scheduling passes to the server's clock, as far as it is known after each."""
         steps = self.found.steps
-        numbers = {one.time_us: number for number, one in enumerate(steps)}
-        times = [float(one.time_us) for one in steps]
+        numbers = {step.time_us: number for number, step in enumerate(steps)}
+        times = [float(step.time_us) for step in steps]
         # A pause's end is as uncertain as its request's arrival; the first later measurement corrects it.
         coming = 0.0
         for number in range(len(steps) - 1, -1, -1):
@@ -376,7 +376,7 @@ class _Follower:
                     at += 1
         for number, until, off, shorter in self._looks:
             at = numbers[until]
-            looks = [self._step_start_us(times, at + one) for one in (-2, -1, 0, 1)]
+            looks = [self._step_start_us(times, at + offset) for offset in (-2, -1, 0, 1)]
             self.found.entries.append(QueueEntry(number, tuple(looks), off, shorter))
         return self.found
 

@@ -186,8 +186,8 @@ def expected_of(data: Sequence[Data]) -> tuple[list[float], list[float]]:
     firsts: list[float] = []
     prompts: list[float] = []
     busy = lasted = 0.0
-    for one in data:
-        recording = one.recording
+    for run in data:
+        recording = run.recording
         if isinstance(recording, StepLog):
             answers += [step.duration_us for step in recording.steps if not step.chunks]
             firsts += [step.duration_us for step in recording.steps if step.chunks]

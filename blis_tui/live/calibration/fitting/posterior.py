@@ -97,7 +97,7 @@ def likeliest_jitter(windows: Windows, token_us: Array, values: Array, otherwise
         return otherwise_us
     least = max(1.0, 0.02 * float(np.median(windows.step_us)))
     tried = np.geomspace(least, 1000.0 * least, 25)
-    costs = [float(np.sum(Entrances(windows, one, token_us).cost(values))) for one in tried.tolist()]
+    costs = [float(np.sum(Entrances(windows, jitter, token_us).cost(values))) for jitter in tried.tolist()]
     return float(tried[int(np.argmin(costs))])
 
 
@@ -124,7 +124,7 @@ class Posterior:
         expected[:, :shared] = np.eye(shared)
         full = _triangle(np.vstack([left, expected]))[shared:, shared:]
         self._rows, self._aims = full[:, :-1], full[:, -1]
-        self._entrances = [one for one in entrances if len(one.windows.requests)]
+        self._entrances = [entrance for entrance in entrances if len(entrance.windows.requests)]
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -203,12 +203,12 @@ class Posterior:
         covariance = np.linalg.inv(self.curvature(at))
         normal = np.random.default_rng(_SEED).standard_normal((count, len(at)))
         plausible = []
-        for one in at + normal @ np.linalg.cholesky(covariance).T:
-            drawn, below = one, np.zeros(len(at), dtype=bool)
+        for draw in at + normal @ np.linalg.cholesky(covariance).T:
+            drawn, below = draw, np.zeros(len(at), dtype=bool)
             while np.any((drawn < self.lowest - 1e-9) & ~below):
                 below |= drawn < self.lowest
-                more = np.linalg.solve(covariance[np.ix_(below, below)], (self.lowest - one)[below])
-                drawn = one + covariance[:, below] @ more
+                more = np.linalg.solve(covariance[np.ix_(below, below)], (self.lowest - draw)[below])
+                drawn = draw + covariance[:, below] @ more
             plausible.append(self.values(drawn))
         return plausible
 
