@@ -250,7 +250,10 @@ async def test_no_word_is_cut_in_any_pane_and_size() -> None:
                 assert {word for word in WORD.findall(text) if word not in known} == set(), (size, pane)
 
 
-@pytest.fixture(params=["NO_COLOR", "ansi-dark"])
+FEW_COLOURS: Final = ("NO_COLOR", "ansi-dark")
+
+
+@pytest.fixture(params=FEW_COLOURS)
 def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A terminal without colours, and one with the sixteen that its user chose."""
     kind = str(request.param)
@@ -258,7 +261,15 @@ def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return kind
 
 
-@pytest.mark.parametrize("name", ["past", "request", "warnings", "breakpoints"])
+@pytest.mark.parametrize(
+    ("few_colours", "name"),
+    [
+        pytest.param(kind, name, marks=[] if (kind == "NO_COLOR") == without else pytest.mark.nightly)
+        for name, without in (("past", True), ("request", False), ("warnings", False), ("breakpoints", True))
+        for kind in FEW_COLOURS
+    ],
+    indirect=["few_colours"],
+)
 async def test_the_text_does_not_depend_on_colours(
     few_colours: str, name: str, file_regression: FileRegressionFixture
 ) -> None:
