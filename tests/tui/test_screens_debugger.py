@@ -57,9 +57,10 @@ RUNS: Final = (
             "admits": ("g", f":{ADMITS}", "2"),
         },
     ),
-    Run(at=PREEMPTS, scenes={"changes": ("6",)}),
-    Run(at=PREEMPTS, scenes={"instances": ("2", "down", "down")}),
-    Run(at=PREEMPTS, scenes={"spec": ("9", "down", "down", "down")}),
+    Run(
+        at=PREEMPTS,
+        scenes={"changes": ("6",), "spec": ("9", "down", "down", "down"), "instances": ("4", "2", "down", "down")},
+    ),
     Run(
         scenes={
             "palette-why": ("end", "ctrl+p", *"why"),
