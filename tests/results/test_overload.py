@@ -266,7 +266,7 @@ def test_what_sessions_were_due_to_send_is_told_beside_what_came() -> None:
     """Sessions that wait for answers are no lower load because answers take long."""
     made = system("sessions", 1)
     due = 1.5 * capacity_per_s(made)
-    report = run(made, due, 6000)
+    report = run(made, due, 3000)
     finding, sessions = overload(report), report.sessions
     assert finding is not None
     assert sessions is not None
