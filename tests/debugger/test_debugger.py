@@ -77,7 +77,7 @@ def test_by_hand_to_the_end_and_back_and_again(name: str) -> None:
     assert not debugger.step()
     assert debugger.report().to_json() == report
     last = len(digests) - 1
-    for event in (*range(last - 1, last - 200, -1), *range(last - 200, 0, -7), 0):
+    for event in (*range(last - 1, last - 50, -1), *range(last - 50, 0, -17), 0):
         run_to_stop(debugger.seek(event))
         assert debugger.digest() == digests[event]
     assert debugger.event == 0

@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 EXPERIMENTS = (
     "admission-control",
-    "burst",
     "chunked-prefill",
-    "fcfs",
     "kv-pressure",
-    "mixture-of-experts",
-    "quickstart",
     "service-classes",
     "shared-prefixes",
     "sjf",
@@ -43,6 +39,8 @@ EXPERIMENTS = (
     "wide-experts",
     "vllm-preemption",
 )
+NIGHTLY = ("burst", "fcfs", "mixture-of-experts", "quickstart")
+"""Those of the usual policy with nothing of their own, as ``trace-replay``."""
 POSITIONS = 6
 TIMES = 8
 MOST_EVENTS = 1000
@@ -91,7 +89,7 @@ class Run:
         return reader
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", [*EXPERIMENTS, *(pytest.param(name, marks=pytest.mark.nightly) for name in NIGHTLY)])
 def test_every_figure_can_be_read_from_the_records_up_to_the_position(name: str) -> None:
     run = Run(name)
     middles = 0

@@ -68,12 +68,26 @@ def killed(folder: Path, step: int) -> bool:
     return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == KILLED
 
 
+@pytest.fixture(scope="module")
+def interrupted(first_changed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Such projects, each with the process killed a step later; in the last one it was not."""
+    made: list[Path] = []
+    root = tmp_path_factory.mktemp("interrupted")
+    while not made or killed(made[-1], len(made) - 1):
+        made.append(shutil.copytree(first_changed, root / str(len(made))))
+    return made
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="files are replaced in other steps")
 @pytest.mark.parametrize("repair", ["review", "pytest"])
-def test_a_kill_at_any_step_leaves_the_old_or_the_new_golden(repair: str, first_changed: Path, tmp_path: Path) -> None:
+def test_a_kill_at_any_step_leaves_the_old_or_the_new_golden(
+    repair: str, first_changed: Path, interrupted: list[Path], tmp_path: Path
+) -> None:
     old, new = content(first_changed), content(first_changed, ".new")
-    step, found = 0, []
-    while killed(folder := shutil.copytree(first_changed, tmp_path / str(step)), step):
+    found = []
+    *killed_at, whole = interrupted
+    for at in killed_at:
+        folder = shutil.copytree(at, tmp_path / at.name)
         if repair == "pytest":
             ended = pytest_in(folder, "--blis-update=new")
         else:
@@ -87,9 +101,8 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_golden(repair: str, first_
             assert content(folder, ".new") == new
             assert there == sorted([*GOLDEN, *(f"{name}.new" for name in GOLDEN)])
         found.append(content(folder) == new)
-        step += 1
-    assert files(folder) == GOLDEN
-    assert content(folder) == new
+    assert files(whole) == GOLDEN
+    assert content(whole) == new
     assert found == sorted(found), "once it is decided, it stays so"
     assert set(found) == {False, True}
 

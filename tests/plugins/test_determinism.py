@@ -285,7 +285,7 @@ def sound(settings): return SortedQueue(tokens_of, "short prompts first")
 def tokens_of(request): return request.input_tokens
 """
     (tmp_path / "own.py").write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(cli, ["check", str(tmp_path / "own.py")])
+    result = CliRunner().invoke(cli, ["check", str(tmp_path / "own.py"), "--set", "workload.requests=20"])
     settings = "not checked: it needs an --experiment that names it with its settings"
     assert result.stdout.splitlines() == [
         f"workload.trace.format mine: {settings}",

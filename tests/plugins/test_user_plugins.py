@@ -553,7 +553,7 @@ def test_a_checkpoint_of_another_version_is_refused(script: str, tmp_path: Path)
 @pytest.mark.parametrize("name", ["blis-example", "blis_example", "Blis.Example"])
 def test_a_package_is_checked_by_any_of_its_names(name: str, site: Path) -> None:
     assert site.is_dir()
-    budget = ("--set", "engine.max_num_batched_tokens=40960", "--set", "workload.requests=20")
+    budget = ("--set", "engine.max_num_batched_tokens=40960", "--set", "workload.requests=5")
     done = CliRunner().invoke(cli, ["check", name, *budget])
     assert done.exit_code == 0, done.output
     assert "fewest-in-flight" in done.output

@@ -20,7 +20,7 @@ _SHORT: Mapping[str, object] = {
     "cluster": {"instances": 1, "tensor_parallel": 1},
     "engine": {"front_end": {"request_us": 10_000}},
     "workload": {
-        "requests": 400,
+        "requests": 200,
         "rate_per_s": 120,
         "clients": [{"id": "a", "arrivals": "poisson", "input_tokens": 64, "output_tokens": 4}],
     },
@@ -28,7 +28,7 @@ _SHORT: Mapping[str, object] = {
 }
 """Short prompts and answers, at a rate that a process of 10 ms a request cannot take."""
 _SIZES = ("cluster.instances", 1, 8)
-_BOUND = "latency.ttft_ms.p95<=200"
+_BOUND = "latency.ttft_ms.p50<=200"
 
 
 def test_processes_are_proposed_where_they_are_what_an_instance_lacks() -> None:
@@ -43,7 +43,7 @@ def test_processes_are_not_proposed_where_the_gpu_is_the_limit() -> None:
     long = {"requests": 60, "rate_per_s": 12, "clients": [{"id": "a", "input_tokens": 8000, "output_tokens": 4}]}
     changes = {**_SHORT, "workload": long, "engine": {}}
     made = blis_tui.plan(
-        "quickstart", slos=["latency.ttft_ms.p95<=900"], set=changes, seeds=[1], duration_s=3, sizes=_SIZES
+        "quickstart", slos=["latency.ttft_ms.p50<=900"], set=changes, seeds=[1], duration_s=3, sizes=_SIZES
     )
     assert made.best is not None
     assert (made.best.size or 0) > 1

@@ -13,6 +13,7 @@ import pytest
 import blis_tui
 from blis_tui.model import Expectation
 from blis_tui.results.stationary import Trend
+from blis_tui.study import steady
 from blis_tui.study.planning.configuration import MOST
 from blis_tui.study.steady import SECTION, Steady, SteadyRun, steady_report
 
@@ -26,6 +27,12 @@ SET: Final = {
     "policy": "blis",
 }
 TTFT: Final = "latency.ttft_ms.p90"
+
+
+@pytest.fixture
+def _fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that goes on does so for fewer requests."""
+    monkeypatch.setattr(steady, "_CHEAP_REQUESTS", 5_000)
 
 
 @cache
@@ -73,6 +80,7 @@ def test_a_queue_that_grows_fails_whatever_is_bounded(metric: str) -> None:
     assert decided(0.8, bound(metric, max=1e9))[SECTION]["verdict"] == "holds"
 
 
+@pytest.mark.usefixtures("_fewer")
 def test_what_lies_at_its_bound_is_not_known() -> None:
     """The bound is what a long run has: half of the runs as long are above."""
     rate = 0.7 * capacity()
@@ -87,6 +95,7 @@ def test_what_lies_at_its_bound_is_not_known() -> None:
         assert decided(0.7, bound(max=factor * figure))[SECTION]["verdict"] == verdict
 
 
+@pytest.mark.usefixtures("_fewer")
 def test_sessions_that_build_up_are_waited_for() -> None:
     """Their later turns have longer prompts and come late: what arrives at first is not what is due."""
     rate = 0.26 * capacity()  # of sessions: 1.3 times the capacity, in calls
@@ -146,6 +155,7 @@ def test_gaps_before_the_stretch_do_not_count() -> None:
     assert report["latency"]["itl_ms"] == again["itl_ms"]
 
 
+@cache
 def looked_at() -> tuple[SteadyRun, Any]:
     """A run that holds before the cap, and its last look."""
     rate = 0.5 * capacity()

@@ -9,6 +9,7 @@ import pytest
 from rich.segment import Segment
 
 from blis_tui.tui.boxes import Rows
+from tests.nightly import every
 from tests.tui.debugging import NARROW, NORMAL, debugging
 from tests.tui.screens import draw, screen_rows
 
@@ -27,9 +28,12 @@ async def painted(pilot: Pilot[None]) -> list[list[Segment]]:
     return [list(Segment.simplify(row)) for row in screen_rows(pilot.app)]
 
 
-@pytest.mark.parametrize("size", [NARROW, NORMAL])
-@pytest.mark.parametrize("name", ["kv-pressure", "shared-prefixes"])
-async def test_what_is_painted_in_part_is_as_painted_anew(name: str, size: tuple[int, int]) -> None:
+CASES = [("kv-pressure", NORMAL), ("kv-pressure", NARROW), ("shared-prefixes", NARROW), ("shared-prefixes", NORMAL)]
+
+
+@pytest.mark.parametrize("case", every(2, CASES), ids=str)
+async def test_what_is_painted_in_part_is_as_painted_anew(case: tuple[str, tuple[int, int]]) -> None:
+    name, size = case
     random = Random(f"{name} {size}")  # noqa: S311  (which keys are pressed is no secret)
     async with debugging(name, at="900", size=size) as open_:
         for _ in range(30):

@@ -13,6 +13,7 @@ from blis_tui.engine.batch import Batch
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.tui.drawing.life_line import PHASE_STYLES
 from blis_tui.tui.panes import PANES
+from tests.nightly import every
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_rows, screen_text
 
@@ -57,9 +58,10 @@ RUNS: Final = (
             "admits": ("g", f":{ADMITS}", "2"),
         },
     ),
-    Run(at=PREEMPTS, scenes={"changes": ("6",)}),
-    Run(at=PREEMPTS, scenes={"instances": ("2", "down", "down")}),
-    Run(at=PREEMPTS, scenes={"spec": ("9", "down", "down", "down")}),
+    Run(
+        at=PREEMPTS,
+        scenes={"changes": ("6",), "spec": ("9", "down", "down", "down"), "instances": ("4", "2", "down", "down")},
+    ),
     Run(
         scenes={
             "palette-why": ("end", "ctrl+p", *"why"),
@@ -238,19 +240,27 @@ async def panes_of(here: Debugging) -> dict[str, str]:
 
 
 @pytest.mark.slow
-async def test_no_word_is_cut_in_any_pane_and_size() -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    every(2, [(SMALLEST, NARROW, (100, 30), NORMAL), ((120, 35), (200, 50))]),
+    ids=["usual", "others"],
+)
+async def test_no_word_is_cut_in_any_pane_and_size(sizes: Sequence[tuple[int, int]]) -> None:
     """Every word is one that a very large terminal shows, too, or the short name of a pane."""
     async with debugging("disaggregation", size=(240, 90), at="end", at_once=True) as here:
         large = await panes_of(here)
         known = {word for text in large.values() for word in WORD.findall(text)}
         known |= {info.short for info in PANES} | {"plot"}
-        for size in ((60, 16), (80, 24), (100, 30), (120, 35), (140, 40), (200, 50)):
+        for size in sizes:
             await resize(here, size)
             for pane, text in (await panes_of(here)).items():
                 assert {word for word in WORD.findall(text) if word not in known} == set(), (size, pane)
 
 
-@pytest.fixture(params=["NO_COLOR", "ansi-dark"])
+FEW_COLOURS: Final = ("NO_COLOR", "ansi-dark")
+
+
+@pytest.fixture(params=FEW_COLOURS)
 def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A terminal without colours, and one with the sixteen that its user chose."""
     kind = str(request.param)
@@ -258,7 +268,15 @@ def few_colours(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return kind
 
 
-@pytest.mark.parametrize("name", ["past", "request", "warnings", "breakpoints"])
+@pytest.mark.parametrize(
+    ("few_colours", "name"),
+    [
+        pytest.param(kind, name, marks=[] if (kind == "NO_COLOR") == without else pytest.mark.nightly)
+        for name, without in (("past", True), ("request", False), ("warnings", False), ("breakpoints", True))
+        for kind in FEW_COLOURS
+    ],
+    indirect=["few_colours"],
+)
 async def test_the_text_does_not_depend_on_colours(
     few_colours: str, name: str, file_regression: FileRegressionFixture
 ) -> None:

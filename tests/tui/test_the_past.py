@@ -86,7 +86,11 @@ def _is_later(line: Line) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", ["kv-pressure", "chunked-prefill", "vllm-preemption", "shared-prefixes", "unfair-tenants", "quickstart"]
+    "name",
+    [
+        *("kv-pressure", "vllm-preemption", "shared-prefixes", "unfair-tenants"),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("chunked-prefill", "quickstart")),
+    ],
 )
 def test_what_is_later_changes_nothing_of_what_is_past(name: str) -> None:
     experiment = blis_tui.load(name)

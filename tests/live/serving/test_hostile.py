@@ -341,8 +341,8 @@ async def test_nothing_that_a_client_sends_is_an_error_of_ours(seed: int, monkey
     monkeypatch.setattr(connections, "IDLE_S", 0.3)
     draw = random.Random(seed)  # noqa: S311  (no secret)
     async with serving(speed=1000.0) as client:
-        for _ in range(12):
-            sent = [_request(draw) for _ in range(8)]
+        for _ in range(4):
+            sent = [_request(draw) for _ in range(24)]
             answers = await asyncio.gather(*(answer_to(client, one, ends=draw.random() < 0.3) for one in sent))
             failed = [(one, found) for one, (status, found) in zip(sent, answers, strict=True) if status == 500]
             assert failed == []

@@ -22,7 +22,7 @@ def study_over(values: list[object]) -> Study:
     return read_study(parse(Source("x", json.dumps(document))))
 
 
-@pytest.mark.parametrize("count", [1, 2, 64, 65, 128, 129, 200])
+@pytest.mark.parametrize("count", [1, 2, 64, 65, 128, 129, pytest.param(200, marks=pytest.mark.nightly)])
 def test_the_ends_of_an_axis_are_tried_however_long_it_is(count: int) -> None:
     """Where mistakes of counting are: values of the wrong type are wrong at every point."""
     values: list[object] = list(range(1, count + 1))
