@@ -79,7 +79,7 @@ def test_pictures_of_screens_on_the_first_pages_are_among_these() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", every(4, MAKER.SCENES, start=1))
+@pytest.mark.parametrize("name", every(3, MAKER.SCENES, start=1))
 async def test_a_picture_is_what_is_on_the_screen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not, `make pictures` draws it again."""
     monkeypatch.setattr(MAKER.Studio, "calm", calm)
