@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import plural
-from blis_tui.live.calibration.simulated_load import with_latency
+from blis_tui.live.calibration.simulated_load import correlation, with_latency
 from blis_tui.live.observe.server_reports import GAUGES
 from blis_tui.live.twin.course import (
     CACHE_HITS,
@@ -19,7 +19,6 @@ from blis_tui.live.twin.course import (
     PREEMPTIONS,
     Pair,
     agreement,
-    correlation,
     levels_of_recording,
     levels_of_simulation,
     observed,
