@@ -181,8 +181,7 @@ class Outcome:
     def __init__(self, made: Experiment, requests: Sequence[Request], max_events: int = 100_000) -> None:
         observers = Observers()
         self.records: list[Record] = []
-        for kind in RECORD_KINDS.values():
-            observers.add(kind, self.records.append)
+        observers.add_all(RECORD_KINDS.values(), self.records.append)
         log = RequestLog(detours=made.has_detours)
         self.cluster = ClusterState(made, ListSource(requests), log, observers)
         assert self.cluster.run(max_events) < max_events, "the simulation does not end"

@@ -6,7 +6,6 @@ import re
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import count
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import click
@@ -294,11 +293,10 @@ def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Se
     from blis_tui.study.planning.plan_text import plan_data  # noqa: PLC0415
 
     lost: Sequence[str] = ()
-    line, numbers = ProgressLine(written.progress), count(1)
+    line = ProgressLine(written.progress)
 
     def show(row: Row) -> None:
-        number = next(numbers)
-        line.show(lambda: _progress_text(number, row))
+        line.show_next(lambda number: _progress_text(number, row))
 
     with atomic_files() as opened, ExitStack() as running:
         file = None if written.output is None else opened.text(written.output)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict
-from itertools import count
 from typing import TYPE_CHECKING
 
 import click
@@ -74,11 +73,10 @@ def sensitivity(
 
     if not asked.slos:
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
-    line, numbers = ProgressLine(progress), count(1)
+    line = ProgressLine(progress)
 
     def show(_: Row) -> None:
-        number = next(numbers)
-        line.show(lambda: f"{plural(number, 'run')}")
+        line.show_next(lambda number: plural(number, "run"))
 
     with interrupting_on_signals(), ExitStack() as opened:
         study = open_study(source, asked)

@@ -39,6 +39,7 @@ class ProgressLine:
         self._shown = sys.stderr is not None and sys.stderr.isatty() if wanted is None else wanted
         self._start_s = time.monotonic()
         self._next_s = 0.0
+        self._number = 0
 
     @property
     def elapsed_s(self) -> float:
@@ -51,6 +52,11 @@ class ProgressLine:
         if self._shown and now_s >= self._next_s:
             self._next_s = now_s + _EVERY_S
             tell(text()[: columns(_MOST_COLUMNS, sys.stderr) - 1], nl=False, afresh=True)
+
+    def show_next(self, text: Callable[[int], str]) -> None:
+        """Do so with the number of this call, from 1."""
+        self._number += 1
+        self.show(lambda: text(self._number))
 
     def clear(self) -> None:
         """Clear the line."""

@@ -127,6 +127,11 @@ def _set(variables: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _given(words: tuple[str, ...]) -> Path | tuple[str, ...]:
+    """Return the file that is the only word, or a command."""
+    return Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
+
+
 def _serving(engine: str, title: str, command: str) -> None:
     """Add the command that converts what starts a server."""
 
@@ -141,9 +146,8 @@ def _serving(engine: str, title: str, command: str) -> None:
     ) -> None:
         from blis_tui.spec.foreign import server_commands  # noqa: PLC0415
 
-        given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
         done: Callable[..., Imported] = getattr(server_commands, f"import_{engine.replace('-', '_')}")
-        _finish([(output, done(given, _wanted(**wanted), service))], strict=strict)
+        _finish([(output, done(_given(words), _wanted(**wanted), service))], strict=strict)
 
 
 _serving("vllm", "vLLM", "`vllm serve`, also in `docker run`, with `vllm bench serve` as its load.")
@@ -216,8 +220,7 @@ def load(
     """
     from blis_tui.spec.foreign.load_generators import import_load  # noqa: PLC0415
 
-    given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
-    _finish([(output, import_load(given, _set(variables), name=name, rate=rate))], strict=strict)
+    _finish([(output, import_load(_given(words), _set(variables), name=name, rate=rate))], strict=strict)
 
 
 @import_.command("servegen")
@@ -576,9 +579,9 @@ for _command in (export, fmt, import_, init, new, schema, trim):
 @reported
 def list_specs(kind: str | None, output_format: str) -> None:
     """List the documents that can be named: your own in ./specs first, then the shipped ones."""
-    from blis_tui.spec.library import description, entries  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.library import description  # noqa: PLC0415  (heavy imports only when the command runs)
 
-    chosen = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
+    chosen = _entries(kind)
     rows = [(entry, description(entry.path)) for entry in chosen]
     if output_format == "json":
         listed = [
@@ -660,19 +663,26 @@ def resolve(
         print_data(text)
 
 
+def _entries(kind: str | None) -> list[LibraryEntry]:
+    """Return the documents that can be named, of one kind or of all."""
+    from blis_tui.spec.library import entries  # noqa: PLC0415
+
+    return [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
+
+
 def _find(name: str, kind: str | None) -> LibraryEntry:
     """Return the document; among several kinds prefer the experiment, else the first in the order of ``spec list``."""
     from blis_tui.base.diagnostics import suggestion  # noqa: PLC0415
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
-    from blis_tui.spec.library import LibraryEntry, entries, find_by_id, is_id  # noqa: PLC0415
+    from blis_tui.spec.library import LibraryEntry, find_by_id, is_id  # noqa: PLC0415
     from blis_tui.spec.shipped import shipped_specs  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return LibraryEntry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))
     if is_path(name):
         return LibraryEntry((kind or "").capitalize(), name, Path(name), shipped=False)
-    known = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
+    known = _entries(kind)
     matching = [entry for entry in known if entry.name == name]
     if not matching:
         names = {entry.name for entry in known}

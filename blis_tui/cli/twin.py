@@ -168,7 +168,7 @@ def _compared_results(
     requests_file: str | None,
     run: int | None,
 ) -> Twin:
-    from blis_tui.live.twin.benchmark_results import compare_results  # noqa: PLC0415  (as above)
+    from blis_tui.live.twin.twin import compare_results  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     experiment = load(spec, overrides=overrides, plugins=known_plugins(plugins))

@@ -555,10 +555,6 @@ class Observers:
         self.kinds: frozenset[type[Record]] = frozenset()
         self._callbacks: dict[type[Record], tuple[Callable[[Record], None], ...]] = {}
 
-    def add(self, kind: type[Record], callback: Callable[[Record], None]) -> None:
-        """Call ``callback`` with each record of ``kind`` from now on."""
-        self.add_all((kind,), callback)
-
     def add_all(self, classes: Iterable[type[Record]], callback: Callable[[Record], None]) -> None:
         """Call ``callback`` with each record of these kinds from now on."""
         for kind in classes:

@@ -22,7 +22,7 @@ from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.authoring.report_figures import figures_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
@@ -228,6 +228,12 @@ class OutcomeCounts:
     count: int
 
 
+def different_ends(states: Iterable[tuple[str, str]]) -> tuple[OutcomeCounts, ...]:
+    """Count the requests that did not end in the same state in both runs, by frequency."""
+    fates = Counter(both for both in states if both[0] != both[1])
+    return tuple(OutcomeCounts(a=first, b=second, count=count) for (first, second), count in fates.most_common())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestChanges:
     """The requests of two runs, matched by name; calls of sessions by session and number."""
@@ -263,11 +269,8 @@ class RequestChanges:
 def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> RequestChanges:
     """Match the requests of two runs and summarise how their outcomes differ."""
     matched = match(a, b, arrivals=True)
-    fates: Counter[tuple[str, str]] = Counter()
     timed: list[Affected] = []
     for row, other in matched.pairs:
-        if row.state != other.state:
-            fates[row.state, other.state] += 1
         if row.e2e_us is not None and other.e2e_us is not None:
             names = (row.request_id, other.request_id)
             timed.append(Affected(request_id=names[0], b_request_id=names[1], a_us=row.e2e_us, b_us=other.e2e_us))
@@ -282,9 +285,7 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         compared=len(timed),
         slower=slower,
         faster=len(beyond) - slower,
-        different_ends=tuple(
-            OutcomeCounts(a=first, b=second, count=count) for (first, second), count in fates.most_common()
-        ),
+        different_ends=different_ends((row.state, other.state) for row, other in matched.pairs),
         most_affected=tuple(changed[:MOST_AFFECTED]),
     )
 

@@ -6,7 +6,6 @@ each alternative of each examined decision; the policies make all later decision
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +20,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.model import Experiment
 from blis_tui.results.record_lines import record_dict
 from blis_tui.results.stats import of_samples
-from blis_tui.runs.comparison import OutcomeCounts, Simulated, compare, match
+from blis_tui.runs.comparison import Simulated, compare, different_ends, match
 from blis_tui.runs.divergence import record_stream, run_to_end, search
 from blis_tui.runs.simulation import SLICE_EVENTS, Simulation
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.results.report import Report
     from blis_tui.results.request_log import RequestNumbers, RequestRow, RequestTable
     from blis_tui.results.stats import Distribution
-    from blis_tui.runs.comparison import Comparison
+    from blis_tui.runs.comparison import Comparison, OutcomeCounts
     from blis_tui.runs.divergence import Divergence
     from blis_tui.workload.traces.trace_table import LeftOut
 
@@ -302,10 +301,6 @@ def require_instance(index: int, count: int) -> None:
 
 
 def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
-    fates: Counter[tuple[str, str]] = Counter()
-    for change in changes:
-        if change.before.state != change.after.state:
-            fates[change.before.state, change.after.state] += 1
     timed = [(change.e2e_change_us, change) for change in changes if change.e2e_change_us]
     worst = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
     best = sorted((pair for pair in timed if pair[0] < 0), key=lambda pair: pair[0])
@@ -318,9 +313,7 @@ def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
         moved=len([change for change in changes if change.moved]),
         ttft=_shift([change.ttft_change_us for change in changes]),
         e2e=_shift([change.e2e_change_us for change in changes]),
-        different_ends=tuple(
-            OutcomeCounts(a=first, b=second, count=count) for (first, second), count in fates.most_common()
-        ),
+        different_ends=different_ends((change.before.state, change.after.state) for change in changes),
         worst=tuple(change for _, change in worst[:MOST_LISTED]),
         best=tuple(change for _, change in best[:MOST_LISTED]),
     )

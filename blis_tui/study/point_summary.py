@@ -19,7 +19,7 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.study_rows import point_text
+from blis_tui.study.study_rows import numbers, point_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,8 +155,7 @@ class PointSummary:
 
     def values(self, metric: str) -> list[float]:
         """Return a figure of each run that has it."""
-        figures = [row.figures.get(metric) for row in self.rows]
-        return [float(figure) for figure in figures if isinstance(figure, int | float) and not isinstance(figure, bool)]
+        return numbers(self.rows, metric)
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:

@@ -153,8 +153,7 @@ class Latencies(BoundSamples):
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            mean = f"{number_text(estimate.value)}{_within(estimate.error)} ms"
-            return f"{self.metric} is {mean}, at most {bound} is allowed"
+            return _mean_sentence(self.metric, estimate, bound)
         return (
             f"{_share(estimate)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
         )
@@ -213,8 +212,7 @@ class Gaps(BoundSamples):
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            mean = f"{number_text(estimate.value)}{_within(estimate.error)} ms"
-            return f"{self.metric} is {mean}, at most {bound} is allowed"
+            return _mean_sentence(self.metric, estimate, bound)
         return f"{_share(estimate)} of the gaps between tokens are above {bound}, {_percent(self.limit)} may be"
 
 
@@ -329,5 +327,6 @@ def _share(estimate: Ratio) -> str:
     return f"{100 * estimate.value:.{digits}f}{error} %"
 
 
-def _within(error: float) -> str:
-    return "" if error in (0.0, inf) else f" ± {number_text(error)}"
+def _mean_sentence(metric: str, estimate: Ratio, bound: str) -> str:
+    within = "" if estimate.error in (0.0, inf) else f" ± {number_text(estimate.error)}"
+    return f"{metric} is {number_text(estimate.value)}{within} ms, at most {bound} is allowed"

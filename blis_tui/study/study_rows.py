@@ -115,6 +115,12 @@ class Row:
         return f"<Row {self.coordinates}, seed {self.seed}: {self.status}{f' ({self.why})' if self.why else ''}>"
 
 
+def numbers(rows: Iterable[Row], metric: str) -> list[float]:
+    """Return a figure of each run that has it as a number."""
+    figures = [row.figures.get(metric) for row in rows]
+    return [float(figure) for figure in figures if isinstance(figure, int | float) and not isinstance(figure, bool)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
     """All known runs of a study, in the order of points, then of seeds: a sequence of :class:`Row`."""

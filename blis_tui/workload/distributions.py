@@ -467,20 +467,22 @@ class EmpiricalSettings:
     )
 
 
+def _positive(weights: Mapping[str, float], read: Callable[[str], N], what: str) -> list[tuple[N, float]]:
+    """Return the entries of a table of weights that can be drawn, in the order of what is drawn."""
+    kept = sorted((read(entry), weight) for entry, weight in weights.items() if weight > 0.0)
+    if not kept:
+        raise PolicyError(f"empirical {what} have no positive weight")
+    return kept
+
+
 @LENGTHS.plugin("empirical", "Drawn from a table of weights.", EmpiricalSettings)
 class EmpiricalTokens:
     """Listed token counts with weights; entries whose weight is not positive are left out."""
 
     def __init__(self, settings: EmpiricalSettings) -> None:
-        kept = sorted((int(tokens), weight) for tokens, weight in settings.weights.items() if weight > 0.0)
-        if not kept:
-            raise PolicyError("empirical lengths have no positive weight")
+        kept = _positive(settings.weights, int, "lengths")
         total = fsum(weight for _, weight in kept)
-        cumulative = []
-        so_far = 0.0
-        for _, weight in kept:
-            so_far += weight
-            cumulative.append(so_far / total)
+        cumulative = [so_far / total for so_far in accumulate(weight for _, weight in kept)]
         # Rounding may leave the last bound below a sample.
         cumulative[-1] = 1.0
         self._tokens = tuple(max(1, tokens) for tokens, _ in kept)
@@ -732,9 +734,7 @@ class EmpiricalRatio:
     """Listed shares with weights; entries whose weight is not positive are left out."""
 
     def __init__(self, settings: EmpiricalRatioSettings) -> None:
-        kept = sorted((float(share), weight) for share, weight in settings.weights.items() if weight > 0.0)
-        if not kept:
-            raise PolicyError("empirical ratios have no positive weight")
+        kept = _positive(settings.weights, float, "ratios")
         self._values = [share for share, _ in kept]
         self._bounds = list(accumulate(weight for _, weight in kept))
 

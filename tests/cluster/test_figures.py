@@ -117,8 +117,7 @@ def test_what_no_snapshot_has_is_what_the_records_say() -> None:
     made = varying(*deaths, scaler=autoscaler(least=2), nodes=(node,), instances=2)
     observers = Observers()
     stream: list[Record] = []
-    for kind in (Stranded, Retried, NodeChanged, Routed):
-        observers.add(kind, stream.append)
+    observers.add_all((Stranded, Retried, NodeChanged, Routed), stream.append)
     cluster = Cluster(made, ListSource([request(i, 40 * i, 8, 4) for i in range(12)]), RequestLog(), observers)
     highest = dict.fromkeys(BY_RECORDS, 0.0)
     while cluster.run(1):

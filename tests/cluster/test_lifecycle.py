@@ -220,7 +220,7 @@ def test_an_instance_drains(how: str) -> None:
     made, log = varying(lifecycle=Lifecycle(drain=how)), RequestLog()
     observers = Observers()
     records: list[Record] = []
-    observers.add(InstanceChanged, records.append)
+    observers.add_all((InstanceChanged,), records.append)
     cluster = Cluster(made, ListSource(asked()), log, observers)
     cluster.run(1000, until_us=700)
     assert isinstance(cluster.lifecycle, LifecycleControl)

@@ -166,9 +166,8 @@ def test_a_source_is_asked_for_as_many_requests_ahead_as_it_says(at_once: int | 
     def arrived(_: Record) -> None:
         ahead.append(source.asked - len(ahead))
 
-    for kind in RECORD_KINDS.values():
-        observers.add(kind, records.append)
-    observers.add(Arrived, arrived)
+    observers.add_all(RECORD_KINDS.values(), records.append)
+    observers.add_all((Arrived,), arrived)
     Cluster(experiment(), source, RequestLog(), observers).run(10_000, None)
     assert max(ahead[:-1]) == most + 1  # the one that arrives among them
     assert records == Outcome(experiment(), [request(i, 100 * i, 8, 2) for i in range(40)]).records

@@ -145,7 +145,7 @@ def test_a_draining_instance_waits_for_its_transfers(how: str, index: int, ends_
     made = going(order="decode-first", lifecycle=Lifecycle(drain=how))
     observers = Observers()
     changes: list[Record] = []
-    observers.add(InstanceChanged, changes.append)
+    observers.add_all((InstanceChanged,), changes.append)
     log = RequestLog(detours=True)
     cluster = Cluster(made, ListSource([request(0, 0, 8, 3)]), log, observers)
     cluster.run(1000, until_us=200)
@@ -254,7 +254,7 @@ def test_littles_law_holds_with_transfers_that_are_broken_off(order: str) -> Non
     log = RequestLog(detours=True)
     observers = Observers()
     broken: list[Record] = []
-    observers.add(TransferBrokenOff, broken.append)
+    observers.add_all((TransferBrokenOff,), broken.append)
     requests = [request(i, 60 * i, 8 + i % 5, 4) for i in range(40)]
     cluster = Cluster(made, ListSource(requests), log, observers)
     cluster.run(100_000)

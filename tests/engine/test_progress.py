@@ -110,7 +110,7 @@ def run(made: Experiment, requests: list[Request]) -> int:
     """Run to the end with the invariants checked after every event; the most preemptions of a request."""
     observers = Observers()
     steps: list[Record] = []
-    observers.add(StepFinished, steps.append)
+    observers.add_all((StepFinished,), steps.append)
     cluster = Cluster(made, ListSource(requests), RequestLog(), observers)
     simple = made.policy.preemption_victim != "priority"
     most = work_of(requests) * (1 if simple else 3)

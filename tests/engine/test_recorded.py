@@ -71,8 +71,7 @@ def _run(digests: Digests, scenario: Scenario, *, watch: bool) -> None:
     """Run, seen by nobody (so that decodes may be put off) or watched."""
     records: list[Record] = []
     observers = Observers()
-    for kind in RECORD_KINDS.values() if watch else ():
-        observers.add(kind, records.append)
+    observers.add_all(RECORD_KINDS.values() if watch else (), records.append)
     log = RequestLog()
     cluster = Cluster(scenario.experiment, source_of(scenario.requests(), 0), log, observers)
     try:

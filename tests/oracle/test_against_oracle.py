@@ -100,11 +100,10 @@ class _Run:
         self.log = RequestLog()
         self.records: list[Record] = []
         observers = Observers()
-        for kind in _KINDS if watch else ():
-            observers.add(kind, self.records.append)
+        observers.add_all(_KINDS if watch else (), self.records.append)
         self.stopped: list[Record] = []
         if watch:
-            observers.add(SchedulingStopped, self.stopped.append)
+            observers.add_all((SchedulingStopped,), self.stopped.append)
         self.cluster = Cluster(scenario.experiment, source_of(scenario.requests(), users), self.log, observers)
         self.stalled = False
 

@@ -190,8 +190,8 @@ class Agreement:
     def grade(self) -> str:
         """The grade for which all three figures are good enough."""
         r = 1.0 if self.pearson_r is None else self.pearson_r
-        for bias, mape, correlation, word in GRADES:
-            if abs(self.bias) <= bias and self.mape <= mape and r >= correlation:
+        for most_bias, most_mape, least_r, word in GRADES:
+            if abs(self.bias) <= most_bias and self.mape <= most_mape and r >= least_r:
                 return word
         return "poor"
 
@@ -208,17 +208,33 @@ def agreement(pairs: Pairs, metric: str) -> Agreement | None:
         measured_ms=measured,
         simulated_ms=simulated,
         bias=simulated / measured - 1.0,
-        mape=fsum(abs(of_simulation / of_server - 1.0) for of_server, of_simulation in values) / count,
-        pearson_r=_pearson(values, measured, simulated),
+        mape=mape(values),
+        pearson_r=_pearson(*zip(*values, strict=True)),
     )
 
 
-def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -> float | None:
-    product = fsum((x - left) * (y - right) for x, y in values)
-    squares = [fsum((both[side] - mean) ** 2 for both in values) for side, mean in ((0, left), (1, right))]
-    if sqrt(squares[0] / len(values)) <= VARIATION * left:
+def correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """Return Pearson's correlation of two sequences of equal length; None if one does not vary."""
+    count = len(left)
+    if count < 2:
         return None
-    return product / sqrt(squares[0] * squares[1]) if squares[1] else 0.0
+    means = fsum(left) / count, fsum(right) / count
+    product = fsum((x - means[0]) * (y - means[1]) for x, y in zip(left, right, strict=True))
+    squares = [fsum((value - mean) ** 2 for value in row) for row, mean in zip((left, right), means, strict=True)]
+    return product / sqrt(squares[0] * squares[1]) if all(squares) else None
+
+
+def mape(pairs: Sequence[tuple[float, float]]) -> float:
+    """Return the mean absolute error of the second of each pair, relative to the first."""
+    return fsum(abs(second / first - 1.0) for first, second in pairs) / len(pairs)
+
+
+def _pearson(measured: Sequence[float], simulated: Sequence[float]) -> float | None:
+    mean = fsum(measured) / len(measured)
+    if sqrt(fsum((value - mean) ** 2 for value in measured) / len(measured)) <= VARIATION * mean:
+        return None
+    r = correlation(measured, simulated)
+    return 0.0 if r is None else r
 
 
 def by_stage(pairs: Pairs, durations_s: Sequence[float]) -> list[list[Pair]]:

@@ -106,8 +106,7 @@ def status_text(status: Status) -> str:
     if status.ttft_us is not None:
         parts.append(f"TTFT {span_text(status.ttft_us)}")
     if status.failed:
-        failed = [f"{count_text(count)} {name}" for name, count in status.outcomes.items() if name != COMPLETED]
-        parts.append(", ".join(failed))
+        parts.append(_failures(status.outcomes))
     return "  ".join(parts)
 
 
@@ -228,12 +227,16 @@ def spread(values: Sequence[int]) -> Spread | None:
     )
 
 
+def _failures(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count_text(count)} {name}" for name, count in outcomes.items() if name != COMPLETED)
+
+
 def warnings(summary: Summary, recording: Recording) -> list[str]:
     """Return what distorts the recording, one sentence each."""
     sentences = []
     if summary.failed:
-        parts = [f"{count_text(count)} {name}" for name, count in summary.outcomes.items() if name != COMPLETED]
-        sentences.append(f"{plural(summary.failed, 'request')} without a complete answer: {', '.join(parts)}")
+        failures = _failures(summary.outcomes)
+        sentences.append(f"{plural(summary.failed, 'request')} without a complete answer: {failures}")
     late, ttft = summary.late, summary.ttft
     if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
         sentences.append(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from math import fsum, sqrt
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.live.calibration.simulated_load import correlation, mape
 from blis_tui.live.observe.recording import COMPLETED
 from blis_tui.live.twin.first_difference import batch_of
 from blis_tui.results.stats import percentile
@@ -350,13 +351,12 @@ def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
     if not values:
         return None
     left, right = ([both[side] for both in values] for side in (0, 1))
-    count = len(values)
     return Agreement(
-        requests=count,
+        requests=len(values),
         left=_spread(left),
         right=_spread(right),
         bias=fsum(right) / fsum(left) - 1.0,
-        mape=fsum(abs(simulated_ms / recorded_ms - 1.0) for recorded_ms, simulated_ms in values) / count,
+        mape=mape(values),
         r=correlation(left, right),
     )
 
@@ -369,14 +369,3 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
         "p50": percentile(ordered, 50) / 1e3,
         "p99": percentile(ordered, 99) / 1e3,
     }
-
-
-def correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Return Pearson's correlation of two sequences of equal length; None if one does not vary."""
-    count = len(left)
-    if count < 2:
-        return None
-    means = fsum(left) / count, fsum(right) / count
-    product = fsum((x - means[0]) * (y - means[1]) for x, y in zip(left, right, strict=True))
-    squares = [fsum((value - mean) ** 2 for value in row) for row, mean in zip((left, right), means, strict=True)]
-    return product / sqrt(squares[0] * squares[1]) if all(squares) else None

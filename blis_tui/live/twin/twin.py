@@ -1,4 +1,4 @@
-"""Compares a recording with a simulation of its requests, or two recordings."""
+"""Compares a recording, or a load generator's results, with a simulation of its requests, or two recordings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import plural
-from blis_tui.live.calibration.simulated_load import with_latency
+from blis_tui.live.calibration import measured
+from blis_tui.live.calibration.simulated_load import correlation, with_latency
+from blis_tui.live.observe.recording import COMPLETED, Observed, Recording, Server
 from blis_tui.live.observe.server_reports import GAUGES
 from blis_tui.live.twin.course import (
     CACHE_HITS,
@@ -19,7 +21,6 @@ from blis_tui.live.twin.course import (
     PREEMPTIONS,
     Pair,
     agreement,
-    correlation,
     levels_of_recording,
     levels_of_simulation,
     observed,
@@ -32,8 +33,8 @@ from blis_tui.live.twin.simulated_requests import replaying, simulate, with_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.course import Agreement, Stretch
     from blis_tui.live.twin.first_difference import BatchDivergence
     from blis_tui.live.twin.fitting import Fitted, Pace
@@ -195,6 +196,52 @@ def compare_with_simulation(recording: Recording, experiment: Experiment, name: 
 
 
 # ---- implementation ----
+
+
+def compare_results(path: Path, experiment: Experiment, name: str, run: int | None = None) -> Twin:
+    """Compare the requests in a file with a simulation of them.
+
+    Args:
+        path: what ``calibrate`` reads: a result of ``vllm bench serve --save-detailed``, GuideLLM, and others.
+        experiment: the experiment that describes the server.
+        name: the experiment's name.
+        run: which of several runs in the file, from 1; None = the only one.
+
+    Raises:
+        PolicyError: the experiment has several instances.
+        InputError: the file cannot be read, or has no requests.
+    """
+    recording = measured.read_recording(path, experiment.pools[0], run)
+    if not isinstance(recording, measured.Recording):
+        raise InputError(f"{path} has steps of an engine, no requests", help="name the results of a load generator")
+    rows = tuple(_as_observed(number, request) for number, request in enumerate(recording.requests))
+    made = Recording(folder=path, server=Server(), requests=rows)
+    twin = compare_with_simulation(made, experiment, name)
+    if not recording.failed:
+        return twin
+    note = (
+        f"{plural(recording.failed, 'request')} without a complete answer: what they added to the load is not simulated"
+    )
+    return replace(twin, notes=(*twin.notes, note))
+
+
+def _as_observed(number: int, request: measured.Measured) -> Observed:
+    sent_us = round(request.arrival_us)
+    first_us, last_us = sent_us + round(request.ttft_us), sent_us + round(request.e2e_us)
+    chunks = ((first_us, 1), (last_us, request.output_tokens - 1)) if request.output_tokens > 1 else ((first_us, 1),)
+    return Observed(
+        request_id=f"request_{number}",
+        index=number,
+        due_us=sent_us,
+        sent_us=sent_us,
+        done_us=last_us,
+        outcome=COMPLETED,
+        input_tokens=request.input_tokens,
+        output_tokens=request.output_tokens,
+        chunks=chunks,
+        completion_tokens=request.output_tokens,
+        segments=((request.prefix_group, request.prefix_tokens),) if request.prefix_group else (),
+    )
 
 
 def _compared(left: TwinSide, right: TwinSide, parting: BatchDivergence | None = None) -> Twin:

@@ -31,14 +31,18 @@ def cut(text: str, path: DataPath) -> str:
     at = next(at for at, (key, _) in enumerate(pairs) if key.value == path[-1])
     made = (_cut_flow if holder.flow_style else _cut_block)(text, pairs, at)
     wanted = copied(parse(Source("-", text)).data)
-    inside: Json = wanted
-    for step in path[:-1]:
-        inside = inside[step] if isinstance(inside, list) and isinstance(step, int) else as_map(inside)[str(step)]
-    del as_map(inside)[str(path[-1])]
+    del holder_of(wanted, path)[str(path[-1])]
     try:
         return made if parse(Source("-", made)).data == wanted else text
     except BlisError:
         return text
+
+
+def holder_of(data: Json, path: DataPath) -> dict[str, Json]:
+    """Return the map that has the key at the end of a path."""
+    for step in path[:-1]:
+        data = data[step] if isinstance(data, list) and isinstance(step, int) else as_map(data)[str(step)]
+    return as_map(data)
 
 
 def inserted(text: str, path: DataPath, entry: str) -> tuple[int, str] | None:
@@ -56,8 +60,7 @@ def inserted(text: str, path: DataPath, entry: str) -> tuple[int, str] | None:
     if node.flow_style:
         at = node.end_mark.index - 1
         return (_end(node.value[-1][1]), f", {entry}") if node.value else (at, entry)
-    end = _end(node.value[-1][1])
-    last = end if text[:end].endswith("\n") else text.find("\n", end) + 1 or len(text)
+    last = _line_end(text, _end(node.value[-1][1]))
     indent = " " * node.value[0][0].start_mark.column
     return last, f"{'' if text[:last].endswith(chr(10)) else chr(10)}{indent}{entry}\n"
 
@@ -83,6 +86,11 @@ def _end(node: yaml.Node) -> int:
     return _end(last[1] if isinstance(last, tuple) else last)
 
 
+def _line_end(text: str, end: int) -> int:
+    """Return where the next line begins, if none does at ``end``."""
+    return end if text[:end].endswith("\n") else text.find("\n", end) + 1 or len(text)
+
+
 def _cut_flow(text: str, pairs: _Pairs, at: int) -> str:
     begin, end = pairs[at][0].start_mark.index, _end(pairs[at][1])
     if at + 1 < len(pairs):
@@ -103,7 +111,7 @@ def _cut_block(text: str, pairs: _Pairs, at: int) -> str:
         if at + 1 < len(pairs):
             return text[:begin] + text[pairs[at + 1][0].start_mark.index :]
         return text
-    last = end if text[:end].endswith("\n") else text.find("\n", end) + 1 or len(text)
+    last = _line_end(text, end)
     before, behind = text[:line_begin], text[last:]
     if before.endswith("\n\n") and behind.startswith("\n"):
         behind = behind[1:]

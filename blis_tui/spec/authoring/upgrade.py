@@ -13,7 +13,7 @@ from blis_tui.base.diagnostics import about
 from blis_tui.base.errors import SpecError
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import Source, as_map, copied
-from blis_tui.spec.authoring.edits import cut
+from blis_tui.spec.authoring.edits import cut, holder_of
 from blis_tui.spec.hints import FORMATS, FORMER_KEYS, former_key
 from blis_tui.spec.read import parse
 
@@ -144,10 +144,7 @@ def _without(document: Document, text: str, former: _Found) -> tuple[str, Docume
 def _wanted(document: Document, former: _Found) -> Json:
     """Return the intended content of the document; None if that is impossible."""
     data = copied(document.data)
-    holder: Json = data
-    for step in former.path[:-1]:
-        holder = holder[step] if isinstance(holder, list) and isinstance(step, int) else as_map(holder)[str(step)]
-    entries, key, now = as_map(holder), str(former.path[-1]), former.row.now
+    entries, key, now = holder_of(data, former.path), str(former.path[-1]), former.row.now
     *above, _ = key.split(".")
     value = entries.pop(key)
     if now and ("." not in now or above):

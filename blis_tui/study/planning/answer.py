@@ -17,6 +17,7 @@ from blis_tui.study.planning.search import (
     verdict_of,
 )
 from blis_tui.study.sensitivity import PROCESSES
+from blis_tui.study.study_rows import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -123,8 +124,7 @@ class Trial:
 
     def values(self, metric: str) -> list[float]:
         """Return a figure of each completed run."""
-        figures = [row.figures.get(metric) for row in self.rows if row.status == "done"]
-        return [float(figure) for figure in figures if isinstance(figure, int | float) and not isinstance(figure, bool)]
+        return numbers((row for row in self.rows if row.status == "done"), metric)
 
     def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
         """Return the bound (of a metric) with the least margin, or exceeded most, and its run; None = no figure.

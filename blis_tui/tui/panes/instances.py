@@ -278,12 +278,17 @@ def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bo
     if ranked:
         columns.append(Column("priority", 8, lambda row, _: str(row.request.priority), right=True, rank=2))
     if again:
-        columns.append(Column(AGAIN.word, 9, lambda row, _: _times(row.request.preemptions), right=True, rank=3))
+        columns.append(_PREEMPTIONS)
     return columns
 
 
 def _times(count: int) -> Part:
     return (f"{count} times" if count > 1 else "once", AGAIN.style) if count else ""
+
+
+_PREEMPTIONS: Final[Column[_Row]] = Column(
+    AGAIN.word, 9, lambda row, _: _times(row.request.preemptions), right=True, rank=3
+)
 
 
 def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) -> list[Line]:
@@ -332,7 +337,7 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
     if step:
         columns.append(Column("in step", 7, _tokens, right=True, rank=1))
     if again:
-        columns.append(Column(AGAIN.word, 9, lambda row, _: _times(row.request.preemptions), right=True, rank=3))
+        columns.append(_PREEMPTIONS)
     return columns
 
 

@@ -37,7 +37,7 @@ from blis_tui.tui.screens.compare_lines import (
     short_names,
     side_text,
 )
-from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen
+from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen, show_in_boxes
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.view import InTime
 
@@ -251,12 +251,8 @@ class CompareScreen(SideBySideScreen):
 
     def _paint(self) -> None:
         view = self.view()
-        with self.app.batch_update():
-            for box in self.query(CompareBox):
-                box.show(view)
-            status = self.query_one("#status", TitleBar)
-            status.right = activity(view.sides, self.lockstep.time_us, self.pump.label, self.pump.progress)
-        self.refresh_bindings()
+        doing = activity(view.sides, self.lockstep.time_us, self.pump.label, self.pump.progress)
+        show_in_boxes(self, view, names_text(self._names), doing)
 
     def _reports(self) -> tuple[Report, Report]:
         return self.lockstep.left.report(), self.lockstep.right.report()

@@ -24,7 +24,7 @@ from blis_tui.tui.actions import bindings
 from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.panes.timeline import round_end
-from blis_tui.tui.screens.side_by_side import CompareBox
+from blis_tui.tui.screens.side_by_side import CompareBox, show_in_boxes
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -340,12 +340,7 @@ class ObservingScreen(Screen[None]):
         if self._left:
             return
         view = self.view()
-        with self.app.batch_update():
-            for box in self.query(CompareBox):
-                box.show(view)
-            status = self.query_one("#status", TitleBar)
-            status.left, status.right = title_text(view), activity_text(view)
-        self.refresh_bindings()
+        show_in_boxes(self, view, title_text(view), activity_text(view))
 
     # ---- the run ----
 

@@ -16,6 +16,7 @@ from blis_tui.base.errors import BlisError
 from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.output.result_files import write_text
+from blis_tui.tui.bars import TitleBar
 from blis_tui.tui.screens.file_windows import new_name, require_new
 from blis_tui.tui.screens.windows import PromptScreen
 
@@ -132,6 +133,16 @@ class CurvesBox(CompareBox[_View], Generic[_View, _Series]):
 
 LONG_S: Final = 8.0
 """Duration of an error notification, in seconds."""
+
+
+def show_in_boxes(screen: Screen[None], view: object, left: Content, right: Content) -> None:
+    """Show a new state in all boxes of a screen, and both texts in its title bar."""
+    with screen.app.batch_update():
+        for box in screen.query(CompareBox):
+            box.show(view)
+        status = screen.query_one("#status", TitleBar)
+        status.left, status.right = left, right
+    screen.refresh_bindings()
 
 
 class SideBySideScreen(Screen[None]):

@@ -24,7 +24,7 @@ from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, area_with_line
 from blis_tui.tui.drawing.series import PAST
 from blis_tui.tui.panes.timeline import Scale, axis, round_end
-from blis_tui.tui.screens.side_by_side import CompareBox, CurvesBox, SideBySideScreen
+from blis_tui.tui.screens.side_by_side import CompareBox, CurvesBox, SideBySideScreen, show_in_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -402,12 +402,7 @@ class TwinScreen(SideBySideScreen):
 
     def _show(self) -> None:
         view = self.view()
-        with self.app.batch_update():
-            for box in self.query(CompareBox):
-                box.show(view)
-            status = self.query_one("#status", TitleBar)
-            status.left, status.right = title_text(view), place_text(view)
-        self.refresh_bindings()
+        show_in_boxes(self, view, title_text(view), place_text(view))
 
     # ---- moves ----
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_blocks import IDS, Blocks, block_ids
 from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_lines
-from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns, omissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def bailian(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
         segments=Interned(blocks.segments(inputs, whole=trace.pacing == "answers")) if blocks.any else None,
         session_id=Interned(f"chat-{root}" for root in _roots(chats, parents)),
         round_index=turns,
-        left_out=(LeftOut(unnamed, "list", why),) if unnamed else (),
+        left_out=omissions(LeftOut(unnamed, "list", why)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.workload.traces.cells import timestamp_ns
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_rows import JsonRow, brief, count_of, csv_only, json_values
-from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns, omissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -77,17 +77,11 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
         session_id=sessions,
         e2e_us=took,
         max_output_tokens=budgets if any(budgets) else None,
-        left_out=_left_out(others, again),
+        left_out=omissions(
+            LeftOut(others, "span", "without a model call and its token counts"),
+            LeftOut(again, "span", "with the ids of an earlier one"),
+        ),
     )
-
-
-def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
-    """Describe the spans that are not requests."""
-    omissions = (
-        LeftOut(others, "span", "without a model call and its token counts"),
-        LeftOut(again, "span", "with the ids of an earlier one"),
-    )
-    return tuple(omission for omission in omissions if omission.count)
 
 
 def _is_known(span: JsonRow, known: set[bytes]) -> bool:

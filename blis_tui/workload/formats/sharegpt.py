@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from blis_tui.base.errors import InputError
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_values
-from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns, omissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,19 +76,15 @@ def sharegpt(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
             else "it has no conversations"
         )
         problems.fail(1, "", message, 'a conversation is {"conversations": [{"from": …, "value": …}, …]}')
-    left_out = _left_out(silent, later, whole=whole)
+    why = "without an answer, or after one" if whole else "after the first answer (see `pacing`)"
+    left_out = omissions(
+        LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why)
+    )
     if not trace.tokenizer and inputs:
         why = f"that are not in the file: one for each {trace.bytes_per_token:g} bytes of text (`bytes_per_token`)"
         left_out += (LeftOut(2 * len(inputs), "token count", why),)
     columns = TraceColumns(arrival_us=None, input_tokens=inputs, output_tokens=outputs, left_out=left_out)
     return replace(columns, session_id=sessions, round_index=rounds) if whole else columns
-
-
-def _left_out(silent: int, later: int, *, whole: bool) -> tuple[LeftOut, ...]:
-    """Describe the parts that are not requests."""
-    why = "without an answer, or after one" if whole else "after the first answer (see `pacing`)"
-    omissions = (LeftOut(silent, "conversation", "without a message and its answer"), LeftOut(later, "message", why))
-    return tuple(omission for omission in omissions if omission.count)
 
 
 def _messages(row: JsonRow) -> Sequence[object]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.workload.traces.cells import timestamp_ns
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_lines
-from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns, omissions
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -74,7 +74,7 @@ def tracelab(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
         session_id=sessions,
         reasoning_tokens=thoughts if any(thoughts) else None,
         e2e_us=took if any(duration >= 0 for duration in took) else None,
-        left_out=(LeftOut(untimed, "round", f"without the times of `{_EVENTS}`"),) if untimed else (),
+        left_out=omissions(LeftOut(untimed, "round", f"without the times of `{_EVENTS}`")),
     )
 
 

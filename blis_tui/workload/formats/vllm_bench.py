@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_rows import brief, count_of, csv_only, json_document
-from blis_tui.workload.traces.trace_table import LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import LeftOut, TraceColumns, omissions
 from blis_tui.workload.traces.trace_text import LARGEST_NUMBER
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
         problems.fail(1, "", message, "it has no answers that could be replayed")
     first = min(times)
     arrivals = array("q", (round((time - first) * _US_PER_S) for time in times)) if timed else None
-    failures = (LeftOut(left_out, "request", "that failed"),) if left_out else ()
+    failures = omissions(LeftOut(left_out, "request", "that failed"))
     return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers, left_out=failures)
 
 

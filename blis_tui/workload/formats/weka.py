@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.workload.traces.read import TRACES
 from blis_tui.workload.traces.trace_blocks import IDS, Blocks, block_ids
 from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_values
-from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns, omissions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +129,7 @@ class _Rows:
             session_id=self._sessions,
             round_index=self._rounds,
             e2e_us=self._took if any(duration >= 0 for duration in self._took) else None,
-            left_out=(LeftOut(self._unnamed, "list", why),) if self._unnamed else (),
+            left_out=omissions(LeftOut(self._unnamed, "list", why)),
         )
 
 

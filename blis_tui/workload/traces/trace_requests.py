@@ -22,7 +22,7 @@ from blis_tui.workload.distributions import tokens_of
 from blis_tui.workload.traces.cells import clock_of, read_items, read_segments
 from blis_tui.workload.traces.columns import resolve_columns
 from blis_tui.workload.traces.trace_rows import first_cell, first_row, read_columns, read_header, read_rows
-from blis_tui.workload.traces.trace_table import GrowingColumns, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_table import GrowingColumns, LeftOut, TraceColumns, omissions
 from blis_tui.workload.traces.trace_text import (
     LARGEST_NUMBER,
     NeedsSlowPath,
@@ -101,7 +101,7 @@ def read(
         if not left:
             break
     columns = reader.columns(from_first=from_first)
-    return replace(columns, left_out=(LeftOut(reader.left_out, "request", dropped),) if reader.left_out else ())
+    return replace(columns, left_out=omissions(LeftOut(reader.left_out, "request", dropped)))
 
 
 class _Reader:

@@ -38,6 +38,11 @@ class LeftOut:
         return f"{self.count:,} {self.what}{'' if self.count == 1 else 's'} {self.why}"
 
 
+def omissions(*known: LeftOut) -> tuple[LeftOut, ...]:
+    """Return those that occur in a file."""
+    return tuple(omission for omission in known if omission.count)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceColumns:
     """The columns that a format reads from a file, in file order; ``None`` = the file has no such column."""

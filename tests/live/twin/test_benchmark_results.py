@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
-from blis_tui.live.twin.benchmark_results import compare_results
+from blis_tui.live.twin.twin import compare_results
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 

@@ -69,8 +69,7 @@ def records(
     """Of a run in which, with every second event, one more of ``moves`` leaves the fleet, or comes back."""
     found: list[Record] = []
     observers = Observers()
-    for kind in RECORD_KINDS.values():
-        observers.add(kind, found.append)
+    observers.add_all(RECORD_KINDS.values(), found.append)
     cluster = Cluster(made, ListSource(requests), RequestLog(), observers)
     router = cluster.dispatcher.router
     assert isinstance(router.policy, Weighted)
