@@ -304,10 +304,11 @@ def main() -> None:
     if unknown:
         raise SystemExit(f"no such picture: {', '.join(unknown)} (there are {', '.join(SCENES)})")
     with tempfile.TemporaryDirectory() as scratch:
-        home = Path(scratch) / "home"
-        os.environ.update(HOME=str(home), TEXTUAL_ANIMATIONS="none", TEXTUAL_THEME="blis-dark")
-        os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home / kind) for kind in ("STATE", "CONFIG")})
+        os.environ.update(TEXTUAL_ANIMATIONS="none", TEXTUAL_THEME="blis-dark")
         for name in names:
+            home = Path(scratch) / name  # its own, as what one reader did would be remembered for the next
+            os.environ.update(HOME=str(home))
+            os.environ.update({f"BLIS_TUI_{kind}_DIR": str(home / kind) for kind in ("STATE", "CONFIG")})
             target = IMAGES / f"{name}.svg"
             with chdir(furnished(name, home)):
                 target.write_text(picture(asyncio.run(screenshot(name))), encoding="utf-8", newline="\n")
