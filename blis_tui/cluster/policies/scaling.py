@@ -64,7 +64,7 @@ class HorizontalPodAutoscaler:
         self._counts: dict[str, list[tuple[int, int]]] = {}
         """Group -> time and number of instances at each evaluation."""
         self.rule = (
-            f"Each instance should have {settings.target:g} of `{settings.metric}` ({settings.source}, tolerance"
+            f"Each instance should have {settings.target:g} of {settings.metric} ({settings.source}, tolerance"
             f" {100 * settings.tolerance:g} %)."
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.options.autoscaler import ENOUGH
+from blis_tui.cluster.policy import SCALING
 from blis_tui.cluster.records import (
     InstanceChanged,
     InstanceStopped,
@@ -119,6 +120,9 @@ def _decision(debugger: Debugger, scaling: ScalingDecided, place: int, settings:
     up = scaling.required_tokens > 0
     window = settings.scale_up_window_us if up else settings.scale_down_window_us
     facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(scaling.time_us)}.")]
+    if settings.rule is not None:
+        plugins, rule = debugger.experiment.plugins, settings.rule
+        facts.append(say(plugins.create(SCALING, rule.kind, rule.settings, settings).rule))
     if scaling.verdict == "wait":
         since, whole = _window_start(debugger, scaling, place)
         what = "that more are needed" if up else "that fewer would be enough"

@@ -73,6 +73,18 @@ def test_every_verdict_is_told_with_its_figures() -> None:
     assert "The autoscaler changes nothing" in first["hold"]
 
 
+def test_a_rule_is_told_instead_of_thresholds() -> None:
+    rule = {"kind": "hpa", "target": 2, "source": "Pods"}
+    debugger = Debugger(blis_tui.load("autoscaling", set={"cluster.autoscaler.rule": rule, "expect": []}))
+    run_to_stop(debugger.run())
+    event = debugger.tape.latest_of("scaling-decided", debugger.frontier)
+    text = explain_event(debugger, event).to_text()
+    assert "Each instance should have 2 of num_requests_waiting (Pods, tolerance 10 %)." in text
+    assert "num_requests_waiting is " in text
+    assert "In tokens of KV cache" not in text
+    assert "In tokens of KV cache" in told(of_kind(ScalingDecided)[0].event)
+
+
 def test_the_beginning_of_a_window_is_the_first_of_the_waits_in_a_row() -> None:
     looks, begun, seen = of_kind(ScalingDecided), None, 0
     for scaling in looks:
