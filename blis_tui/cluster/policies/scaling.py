@@ -52,8 +52,9 @@ class HpaSettings:
 class HorizontalPodAutoscaler:
     """Kubernetes' ``autoscaling/v2``: a ratio to a target, stabilized by the recommendations of a window.
 
-    After the controller of Kubernetes 1.33 (``replica_calculator.go``, ``horizontal.go``). Its ``behavior`` is the
-    autoscaler's two windows; its policies are the default ones. Metrics are always there, and of the present.
+    After its controller (``pkg/controller/podautoscaler``, ``replica_calculator.go`` and ``horizontal.go``), as it does
+    with a ``behavior``: the autoscaler's two windows, and the default policies. (Without one, it allows up to 4, or
+    twice as many as there are.) Metrics are always there, and of the present.
     """
 
     def __init__(self, settings: HpaSettings, autoscaler: Autoscaler) -> None:
