@@ -285,11 +285,12 @@ class EventStore:
         return zip(steps, times_us, *columns, strict=True)
 
     def steps_in(self, first: int, last: int, *figures: str) -> Iterator[tuple[int, ...]]:
-        """Yield the steps of all instances in a range of events: instance, and the named figures of ``StepRow``."""
+        """Yield the steps of all instances in a range of events: event, instance, and figures of ``StepRow``."""
         places = [place for place, kind in enumerate(self._kinds[first - 1 : last], first - 1) if kind == STEP]
         rows = [self._subjects[place] * _STEP_WIDTH for place in places]
         columns = [[self._steps[row + column] for row in rows] for column in map(StepRow._fields.index, figures)]
-        return zip([self._instances[place] for place in places], *columns, strict=True)
+        events, instances = [place + 1 for place in places], [self._instances[place] for place in places]
+        return zip(events, instances, *columns, strict=True)
 
     def work(self, event: int) -> int:
         """Return the work of all events up to this one, in ordinary events; steps under memory pressure count more."""
@@ -533,6 +534,10 @@ class EventStore:
                 if flat[place + 1] == code and first <= flat[place] <= last:
                     yield flat[place], number, flat[place + 2], flat[place + 3]
 
+    def arrived_by(self, event: int) -> int:
+        """Return how many requests had arrived by an event."""
+        return bisect_right(self._lives, event, key=_first_event)
+
     def first_event_of(self, name: str) -> int:
         """Return the event at which a request arrived; 0 if it has not."""
         number = self._numbers.get(name)
@@ -662,6 +667,10 @@ class EventStore:
         events = self._beside.setdefault(record.kind, array("q"))
         if not events or events[-1] != record.event:
             events.append(record.event)
+
+
+def _first_event(life: Sequence[int]) -> int:
+    return life[0]
 
 
 def _reason_key(event: int, code: int, number: int) -> int:

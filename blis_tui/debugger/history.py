@@ -86,7 +86,8 @@ class History:
         place = bisect_left(self._events, event)
         if place < len(self._events) and self._events[place] == event:
             return
-        checkpoint = Checkpoint(event, work, simulation.mark(), simulation.digest())
+        digest = simulation.digest()  # first, so that the mark has the digests of all rows so far
+        checkpoint = Checkpoint(event, work, simulation.mark(), digest)
         self._events.insert(place, event)
         self._checkpoints.insert(place, checkpoint)
         self._bytes += checkpoint.mark.size_bytes

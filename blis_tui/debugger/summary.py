@@ -306,7 +306,7 @@ def _gap(tape: EventStore, summary: Summary, statistic: str) -> Generator[Progre
     if not len(samples):
         return Setting(len(tape))
     wanted = samples[_rank(statistic, len(samples))]
-    steps = Steps(tape, len(tape))
+    steps = Steps(tape)
     best, widest = -1, Setting(len(tape))
     warm_up_us = summary.report.experiment.warm_up_us
     for number, name in enumerate(tape.names()):

@@ -372,11 +372,41 @@ _REASONING: Final = ("reasoning_tokens", "first_answer_us", "ttfat_us")
 
 
 class LogMark(NamedTuple):
-    """The state of a log at a mark: its rows, groups and contradictions."""
+    """The state of a log at a mark: its rows, groups and contradictions, and the digests of its rows."""
 
     rows: int
     groups: int
     contradictions: int
+    digests: RowDigests
+
+
+class RowDigests:
+    """Digests of the first rows of a log: rows never change, so each is hashed once.
+
+    Ways have a separate hash, so that a log's digest does not depend on when it was computed before.
+    """
+
+    __slots__ = ("_rows", "_values", "_ways")
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._values, self._ways = sha256(), sha256()
+
+    def copy(self) -> RowDigests:
+        """Return digests of the same rows, which go on separately."""
+        other = RowDigests()
+        other._rows, other._values, other._ways = self._rows, self._values.copy(), self._ways.copy()
+        return other
+
+    def up_to_now(self, columns: Columns, *, detours: bool) -> str:
+        """Hash the rows that are new since the last call; return the digest of all."""
+        new = [column[self._rows :] for column in columns]
+        self._rows = len(columns.number)
+        self._values.update(b"".join(map(_RECORD.pack, *new[: -len(WAYS)])))
+        if not detours:
+            return self._values.hexdigest()
+        self._ways.update(b"".join(map(_WAY.pack, *new[-len(WAYS) :])))
+        return self._values.hexdigest() + self._ways.hexdigest()
 
 
 class RequestLog:
@@ -400,8 +430,7 @@ class RequestLog:
         self._contradictions: list[str] = []
         self._ended: list[tuple[Request, int, int]] = []
         """Ended requests without a row yet; writing rows in a separate loop is faster than one at a time."""
-        self._hasher, self._way_hasher = sha256(), sha256()
-        self._hashed = 0
+        self._digests = RowDigests()
 
     def __getstate__(self) -> tuple[bool, tuple[str, ...], Columns, RequestBook, list[str]]:
         self.flush()
@@ -410,8 +439,7 @@ class RequestLog:
     def __setstate__(self, state: tuple[bool, tuple[str, ...], Columns, RequestBook, list[str]]) -> None:
         self.detours, self.facts, self.columns, self.book, self._contradictions = state
         self._ended = []
-        self._hasher, self._way_hasher = sha256(), sha256()
-        self._hashed = 0
+        self._digests = RowDigests()
 
     def __len__(self) -> int:
         return len(self.columns.number) + len(self._ended)
@@ -449,7 +477,7 @@ class RequestLog:
     def mark(self) -> LogMark:
         """Return a mark of the log's current state."""
         self.flush()
-        return LogMark(len(self), len(self.book.groups), len(self._contradictions))
+        return LogMark(len(self), len(self.book.groups), len(self._contradictions), self._digests.copy())
 
     def up_to(self, mark: LogMark) -> RequestLog:
         """Return a log that ends where this one (or one that this one continues) was marked."""
@@ -460,6 +488,7 @@ class RequestLog:
         other.columns = Numbers._make([column[: mark.rows] for column in self.columns])
         other.book = RequestBook(islice(self.book.groups, mark.groups), self.book.noted)  # facts never change
         other._contradictions += self._contradictions[: mark.contradictions]
+        other._digests = mark.digests.copy()
         return other
 
     def take_over(self, other: RequestLog) -> None:
@@ -526,15 +555,7 @@ class RequestLog:
     def fingerprint(self) -> str:
         """Return a digest of all rows of ended requests, in order of their ends."""
         self.flush()
-        # Rows never change, so each is hashed once. Ways have a separate hash, so that the digest does not depend on
-        # when it was computed before.
-        done, self._hashed = self._hashed, len(self)
-        new = [column[done:] for column in self.columns]
-        self._hasher.update(b"".join(map(_RECORD.pack, *new[: -len(WAYS)])))
-        if not self.detours:
-            return self._hasher.hexdigest()
-        self._way_hasher.update(b"".join(map(_WAY.pack, *new[-len(WAYS) :])))
-        return self._hasher.hexdigest() + self._way_hasher.hexdigest()
+        return self._digests.up_to_now(self.columns, detours=self.detours)
 
 
 class RequestTable(Sequence["RequestRow"]):

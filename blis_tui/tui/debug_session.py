@@ -14,9 +14,9 @@ from blis_tui.debugger.moments import Moment, change_of, time_of, what_is, with_
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.summary import setting
 from blis_tui.debugger.traces import AT, Printout, Tracer, parse_print, printed
-from blis_tui.debugger.why.common import common
 from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Subject
-from blis_tui.debugger.why.ranking import ORDERS, OfEnded
+from blis_tui.debugger.why.ranked_group import RankedGroup, Wanted
+from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
 from blis_tui.results.conditions.suggestions import suggestions
@@ -26,20 +26,18 @@ from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.panes.events import event_text
 from blis_tui.tui.panes.fleet import MEASURES
-from blis_tui.tui.panes.request import RANKED, here_in, marked_in, ranked_requests
+from blis_tui.tui.panes.request import RANKED, here_in, marked_in
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.cluster.decisions import RouteOverrides
-    from blis_tui.debugger.history import Move, Progress
+    from blis_tui.debugger.history import Move
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Print
-    from blis_tui.debugger.why.common import Common, Values
-    from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.results.conditions.language import Expression
@@ -64,6 +62,7 @@ class DebugSession:
         summary: the whole run, as soon as it is known.
         printout: an expression at each hit of a breakpoint, if the reader asked for one.
         visited: positions left by a jump, the latest last.
+        begins_to_read: called when :meth:`trace` has got something to do because a ranking is looked at.
     """
 
     def __init__(self, experiment: Experiment, *, check: str = "end", routes: RouteOverrides | None = None) -> None:
@@ -78,9 +77,8 @@ class DebugSession:
         self.visited: list[int] = []
         self.document: tuple[str, ...] = ()
         self.summary: Summary | None = None
-        self._ranked: tuple[object, tuple[Sequence[Ranked], Sequence[Common]]] = (None, ((), ()))
-        self._figures: dict[str, OfEnded[int | None]] = {}
-        self._traits: OfEnded[Values] = OfEnded(self.debugger.tape)
+        self._ranking = RankedGroup(self.debugger.tape)
+        self.begins_to_read: Callable[[], None] = lambda: None
 
     @property
     def experiment(self) -> Experiment:
@@ -111,8 +109,7 @@ class DebugSession:
             checkup=debugger.checkup,
             latencies=debugger.latencies,
             kv_sharing=debugger.kv_sharing,
-            ranked=lambda: self._ranking(view)[0],
-            common=lambda: self._ranking(view)[1],
+            ranking=lambda: self.ranking(view),
             watches=tuple((text, self.value(text, moment)) for text in self.watches),
             traces=() if self._tracer is None else self._tracer.traces,
             printout=self.printout,
@@ -121,18 +118,17 @@ class DebugSession:
         )
         return view
 
-    def _ranking(self, view: View) -> tuple[Sequence[Ranked], Sequence[Common]]:
-        """Return the ranking, and what its requests have in common.
+    def ranking(self, view: View) -> RankedGroup:
+        """Return the chosen ranking as of a view, as far as it is read."""
+        selection = view.selection
+        self._ranking.show(Wanted(here_in(view), selection.order, selection.ranked, marked_in(view)))
+        if self._ranking.reading:
+            self.begins_to_read()
+        return self._ranking
 
-        Both are only computed again for another position, figure or number: they take long in a long run.
-        """
-        place = (view.place, view.selection.order, view.selection.ranked, view.selection.marked)
-        if self._ranked[0] != place:
-            figures = self._figures.setdefault(view.selection.order, OfEnded(view.tape))
-            ranked = ranked_requests(view, figures)
-            names = marked_in(view) or [each.name for each in ranked]
-            self._ranked = (place, (ranked, common(view.tape, names, here_in(view), self._traits)))
-        return self._ranked[1]
+    def read_more(self) -> bool:
+        """Return whether the ranking has got further since the last call."""
+        return self._ranking.look()
 
     def select(
         self,
@@ -332,13 +328,15 @@ class DebugSession:
 
     @property
     def trails(self) -> bool:
-        """Whether the values of watches are not known yet after all recorded events."""
-        return self._tracer is not None and self._tracer.until < self.debugger.frontier
+        """Whether values of watches or the ranking are not known yet."""
+        traces = self._tracer is not None and self._tracer.until < self.debugger.frontier
+        return traces or self._ranking.reading
 
-    def trace(self) -> Generator[Progress, None, None]:
-        """Find the values of watches after all recorded events."""
+    def trace(self) -> Iterator[object]:
+        """Find the values of watches after all recorded events, and read what the ranking needs."""
         if self._tracer is not None:
             yield from self._tracer.follow(self.debugger.frontier)
+        yield from self._ranking.follow()
 
     def read_watch(self, text: str) -> Expression:
         """Parse a watch. Raises ConditionError if it is invalid."""

@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.summary import Summary
     from blis_tui.debugger.traces import Printout, Trace
-    from blis_tui.debugger.why.common import Common
-    from blis_tui.debugger.why.ranking import Ranked
+    from blis_tui.debugger.why.ranked_group import RankedGroup
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint
     from blis_tui.results.lints.table import Checkup
     from blis_tui.results.report import Latencies
 
-_CHEAP_S: Final = 0.03
+_CHEAP_S: Final = 0.005
 """What took longer is only computed again after the reader pauses."""
 _PAUSE_S: Final = 0.2
 
@@ -84,10 +83,8 @@ class View:
     """Runs the checks behind the warnings at the present position, which may be slow in a long run."""
     latencies: Callable[[], Latencies]
     """Returns the latencies of a report of the present position, which may be slow, too."""
-    ranked: Callable[[], Sequence[Ranked]] = tuple
-    """Returns the first requests of the chosen ranking as of the position; the same as long as that is the same."""
-    common: Callable[[], Sequence[Common]] = tuple
-    """Returns what these have in common."""
+    ranking: Callable[[], RankedGroup]
+    """Returns the first requests of the chosen ranking as of the position, as far as they are read."""
     kv_sharing: Callable[[str], KvSharing | None] = lambda _name: None
     """Returns with whom a request shares KV blocks at the position; None if it does not run."""
     checked: Checkup | None = None

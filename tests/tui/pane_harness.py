@@ -10,6 +10,8 @@ from textual.app import App
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.ranked_group import RankedGroup, Wanted
+from blis_tui.tui.panes.request import here_in, marked_in
 from blis_tui.tui.settings import DARK
 from blis_tui.tui.view import Picked, Selection, View
 
@@ -40,7 +42,7 @@ def view_at(
         moment = replace(moment, records=(), before=None)
     if phase is not None:
         moment = replace(moment, phase=phase)
-    return View(
+    view = View(
         moment=moment,
         tape=made.tape,
         experiment=made.experiment,
@@ -52,7 +54,19 @@ def view_at(
         checkup=made.checkup,
         latencies=made.latencies,
         kv_sharing=made.kv_sharing,
+        ranking=lambda: ranking_of(view),
     )
+    return view
+
+
+def ranking_of(view: View) -> RankedGroup:
+    """The ranking that a view asks for, read to its end."""
+    group = RankedGroup(view.tape)
+    group.show(Wanted(here_in(view), view.selection.order, view.selection.ranked, marked_in(view)))
+    for _ in group.follow():
+        pass
+    group.look()
+    return group
 
 
 def text_of(lines: Sequence[Line]) -> str:

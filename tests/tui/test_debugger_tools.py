@@ -653,8 +653,8 @@ async def test_more_requests_are_ranked_and_what_they_have_in_common_is_counted_
         await here.press("end", "l")
         for count in (12, 30, 100, 12):
             view = here.screen._view()
-            assert len(view.ranked()) == count
-            shared = view.common()
+            assert len(view.ranking().ranked) == count
+            shared = view.ranking().common
             assert count == 100 or shared
             assert all(f"{each.text}: {each.having}" in screen_text(here.app) for each in shared)
             await here.press("m")

@@ -13,9 +13,9 @@ from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.relations import relations
 from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
-from blis_tui.tui.panes.request import PANE, inspector_lines, ranked_requests, subject
+from blis_tui.tui.panes.request import PANE, inspector_lines, subject
 from tests.tui.debugging import debugging
-from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
+from tests.tui.pane_harness import OnePane, debugger, ranking_of, text_of, view_at
 from tests.tui.screens import press
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_a_ranked_request_was_preempted_as_often_as_its_own_page_says() -> None:
     run = debugger("kv-overload", 1500, engine__max_num_seqs=256, engine__max_num_batched_tokens=2048)
     view = view_at(run, 1500)
     assert any(event.what == "preempted" for event in run.tape.life("request_32", 1500))
-    rows = text_of(inspector_lines(view, 78, {}, ranked_requests(view))).splitlines()
+    rows = text_of(inspector_lines(view, 78, {}, ranking_of(view))).splitlines()
     told = {
         row.split()[0].lstrip("▸"): row.partition("\N{MULTIPLICATION SIGN} ")[2].partition(" ")[0] or "0"
         for row in rows[1:]
@@ -167,8 +167,9 @@ def test_without_a_selection_the_present_event_decides(pressed: Debugger) -> Non
     assert "No request is selected." in _text(view_at(pressed, 0))
     slowest = pressed.tape.slowest(641, 1)[0][0]
     view = view_at(pressed, 641)
-    ranked = text_of(inspector_lines(view, 78, {}, ranked_requests(view)))
-    assert ranked.splitlines()[1].startswith(slowest)
+    ranked = text_of(inspector_lines(view, 78, {}, ranking_of(view)))
+    first = next(row for row in ranked.splitlines() if row.startswith("request_"))
+    assert first.split()[0] == slowest
     assert "No request named nobody has arrived" in _text(view_at(pressed, 640, request="nobody"))
 
 
@@ -218,7 +219,7 @@ async def test_what_the_marked_have_in_common_is_shown_instead() -> None:
     async with debugging("kv-pressure", at="end", size=(100, 40)) as open_:
         pilot, screen = open_.pilot, open_.screen
         await press(pilot, "l")
-        names = [one.name for one in screen.session.view().ranked()]
+        names = [one.name for one in screen.session.view().ranking().ranked]
         await press(pilot, "space", "down", "shift+down", "shift+down")
         assert _marks(screen) == tuple(names[:4])
         await press(pilot, "space")
@@ -244,7 +245,7 @@ async def test_fewer_marked_than_are_compared_say_so() -> None:
         await press(pilot, "l", "asterisk")
         box = screen.query_one("#request", RowsBox)
         assert "1 marked: what 3 or more" in text_of(box._rows.lines)
-        assert screen.session.view().common() == ()
+        assert screen.session.view().ranking().common == ()
 
 
 async def test_space_plays_where_no_ranking_is_shown() -> None:

@@ -26,8 +26,8 @@ from blis_tui.tui.panes.events import event_line
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.kv import kv_map
 from blis_tui.tui.panes.metrics import arrange, percentile_lines, strip_line
-from blis_tui.tui.panes.request import inspector_lines, ranked_requests, ranking_lines
-from tests.tui.pane_harness import text_of, view_at
+from blis_tui.tui.panes.request import inspector_lines, ranking_lines
+from tests.tui.pane_harness import ranking_of, text_of, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _said(made: Debugger, names: list[str], order: str) -> Iterator[str]:
     yield text_of(kv_map(view, WIDTH, 20))
     yield text_of(diff_lines(moment, WIDTH, playing=False))
     ranked = replace(view, selection=replace(view.selection, order=order))
-    yield text_of(ranking_lines(ranked, ranked_requests(ranked), WIDTH, ""))
+    yield text_of(ranking_lines(ranked, ranking_of(ranked), WIDTH))
     yield "\n".join(percentile_line.plain for percentile_line in percentile_lines(view.latencies(), WIDTH))
     yield "\n".join(f"{series.name} {value_text(series, series.now(view), view)}" for series in SERIES)
     yield "\n".join(_figures(view))

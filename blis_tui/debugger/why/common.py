@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import count_text, span_text
-from blis_tui.debugger.why.ranking import OfEnded
+from blis_tui.debugger.why.ranking import Lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,8 +57,18 @@ Values = tuple["int | str | None", ...]
 """The traits of a request, in the order of ``_TRAITS``."""
 
 
+def traits_of(tape: EventStore) -> Lives[Values]:
+    """Return a reader of the traits that requests may share."""
+    return Lives(tape, lambda life: tuple(trait.read(tape, life) for trait in _TRAITS))
+
+
+def looked_at(tape: EventStore, group: Sequence[str]) -> Sequence[int]:
+    """Return the numbers of the requests whose traits tell what a group has in common; none for a small group."""
+    return [*_numbers(tape, group), *_sample(tape)] if len(group) >= FEWEST else ()
+
+
 def common(
-    tape: EventStore, group: Sequence[str], here: Position, known: OfEnded[Values] | None = None
+    tape: EventStore, group: Sequence[str], here: Position, traits: Lives[Values] | None = None
 ) -> tuple[Common, ...]:
     """Return what most requests of a group have in common, and few of all do; the rarest first.
 
@@ -68,33 +78,31 @@ def common(
         tape: the recorded run.
         group: names of requests that have arrived.
         here: the current position.
-        known: what earlier calls have read.
+        traits: what earlier calls have read.
     """
     if len(group) < FEWEST:
         return ()
-    names = tape.names()
-    known = OfEnded(tape) if known is None else known
-    own = _values(tape, group, here, known)
-    every = _values(tape, names[:: -(-len(names) // _LOOKED_AT)], here, known)
-    traits: list[Common] = []
+    traits = traits_of(tape) if traits is None else traits
+    for number in traits.unread(here, looked_at(tape, group)):
+        traits.read(number)
+    own, every = traits.values(_numbers(tape, group)), traits.values(_sample(tape))
+    shared: list[Common] = []
     for at, trait in enumerate(_TRAITS):
         values = [value for each in own if (value := each[at]) is not None]
         if values and (low_high := _range(values)):
             having = _within(values, *low_high)
             among = _within([each[at] for each in every], *low_high)
-            traits.append(Common(trait.text(*low_high), having, among, len(every)))
-    apart = [each for each in traits if each.having >= max(_MOST, _RARER * each.share) * len(group)]
+            shared.append(Common(trait.text(*low_high), having, among, len(every)))
+    apart = [each for each in shared if each.having >= max(_MOST, _RARER * each.share) * len(group)]
     return tuple(sorted(apart, key=attrgetter("share")))
 
 
-def _values(tape: EventStore, names: Iterable[str], here: Position, known: OfEnded[Values]) -> list[Values]:
-    """Return the traits of the requests that have arrived."""
+def _numbers(tape: EventStore, names: Iterable[str]) -> list[int]:
+    return [number for name in names if (number := tape.number(name)) is not None]
 
-    def traits(life: RequestLife) -> Values:
-        return tuple(trait.read(tape, life) for trait in _TRAITS)
 
-    values = (known.read(name, here, traits) for name in names)
-    return [each for each in values if each is not None]
+def _sample(tape: EventStore) -> range:
+    return range(0, tape.requests, -(-tape.requests // _LOOKED_AT))
 
 
 def _range(values: Sequence[int | str]) -> tuple[int | str, int | str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from itertools import pairwise
+from bisect import bisect_left, bisect_right
+from itertools import compress, islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -12,7 +12,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.lifespans import read_life
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.lifespans import RequestLife
@@ -47,35 +47,137 @@ class Order:
     """Returns the figure of a life; None if it has none."""
 
 
-class OfEnded(Generic[_T]):
-    """What was read from the lives of requests that have ended, which do not change any more.
+class Lives(Generic[_T]):
+    """What is read from the lives of requests, a few at a time: they are many, and each takes a while.
+
+    Lives of requests that have ended do not change any more and are read once; all others at each position.
 
     Args:
         tape: the recorded run.
+        of: what is read from a life.
     """
 
-    def __init__(self, tape: EventStore) -> None:
+    def __init__(self, tape: EventStore, of: Callable[[RequestLife], _T]) -> None:
         self._tape = tape
-        self._known: dict[str, tuple[int, _T]] = {}
+        self._of = of
+        self._ended: dict[int, _T] = {}
+        self._last = array("q")
+        """By number: the last event of a life in ``_ended``; later than any event for all others."""
+        self._recorded = 0
+        """Number of events that were recorded when ``_last`` was compared with them."""
+        self._here = Position(0, 0)
+        self._live: dict[int, _T | None] = {}
+        """By number: what was read at ``_here`` from lives that had not ended; None = it had not begun."""
 
-    def read(self, name: str, here: Position, of: Callable[[RequestLife], _T]) -> _T | None:
-        """Return what is read from a life as of a position, always by the same function; None = it has not begun."""
-        last = self._tape.last_event_of(name)
-        known = self._known.get(name)
-        if known is not None and known[0] == last <= here.settled:
-            return known[1]
+    def unread(self, here: Position, numbers: Sequence[int] | None = None) -> Sequence[int]:
+        """Go to a position; return the requests whose lives are to be read to know them there.
+
+        ``numbers``: those of the requests in order of arrival; None = of all that have arrived.
+        """
+        self._go(here)
+        numbers = range(self._tape.arrived_by(here.event)) if numbers is None else numbers
+        unread = compress(numbers, map(here.settled.__lt__, map(self._last.__getitem__, numbers)))
+        return [number for number in dict.fromkeys(unread) if number not in self._live]
+
+    def read(self, number: int) -> None:
+        """Read a life at the position."""
+        here, name = self._here, self._tape.name(number)
         life = read_life(self._tape, name, here.event, here.settled)
-        if life is None:
-            return None
-        value = of(life)
-        if last <= here.settled and life.end is not None and not any(span.open for span in life.spans):
-            self._known[name] = last, value
-        return value
+        value = None if life is None else self._of(life)
+        last = self._tape.last_event_of(name)
+        ended = life is not None and life.end is not None and not any(span.open for span in life.spans)
+        if value is not None and ended and last <= here.settled:
+            self._keep(number, last, value)
+        else:
+            self._live[number] = value
+
+    def values(self, numbers: Iterable[int]) -> list[_T]:
+        """Return what was read from the lives of requests at the latest position."""
+        settled, last = self._here.settled, self._last
+        read = (self._ended[number] if last[number] <= settled else self._live.get(number) for number in numbers)
+        return [value for value in read if value is not None]
+
+    def live(self) -> Iterator[tuple[int, _T]]:
+        """Yield what was read at the latest position of requests that had not ended, with their numbers."""
+        return ((number, value) for number, value in self._live.items() if value is not None)
+
+    def has_ended(self, number: int) -> bool:
+        """Return whether what was read from a life holds at the latest position because it had ended."""
+        return self._last[number] <= self._here.settled
+
+    def _go(self, here: Position) -> None:
+        tape = self._tape
+        if here != self._here or len(tape) != self._recorded:
+            self._live.clear()
+        self._here = here
+        if len(tape) == self._recorded:
+            return
+        self._recorded = len(tape)
+        del self._last[tape.requests :]
+        self._last.extend([_NEVER] * (tape.requests - len(self._last)))
+        for number in [number for number in self._ended if tape.last_event_of(tape.name(number)) != self._last[number]]:
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        del self._ended[number]
+        self._last[number] = _NEVER
+
+    def _keep(self, number: int, last: int, value: _T) -> None:
+        self._ended[number] = value
+        self._last[number] = last
 
 
-def ranking(
-    tape: EventStore, by: str, here: Position, count: int | None = None, known: OfEnded[int | None] | None = None
-) -> list[Ranked]:
+_NEVER: Final = 2**62
+
+
+class Ranking(Lives[int]):
+    """The requests of a run, ranked by a figure.
+
+    Args:
+        tape: the recorded run.
+        by: a key of ``ORDERS``.
+    """
+
+    def __init__(self, tape: EventStore, by: str) -> None:
+        steps = Steps(tape)
+        read = ORDERS[by].read
+
+        def figure(life: RequestLife) -> int:
+            value = read(life, steps)
+            return _NONE if value is None else value
+
+        super().__init__(tape, figure)
+        self._order: list[int] = []
+        self._sorted = True
+
+    def largest(self, count: int | None = None) -> list[Ranked]:
+        """Return the requests that have the figure at the latest position, as far as they are read, largest first.
+
+        Equal ones are in order of arrival. ``count``: maximum number of requests; None = all.
+        """
+        if not self._sorted:
+            self._order.sort(key=lambda number: (-self._ended[number], number))
+            self._sorted = True
+        ended = ((number, self._ended[number]) for number in self._order if self.has_ended(number))
+        live = ((number, value) for number, value in self.live() if value != _NONE)
+        ranked = sorted((*islice(ended, count), *live), key=lambda ranked: (-ranked[1], ranked[0]))
+        return [Ranked(self._tape.name(number), value) for number, value in ranked[:count]]
+
+    def _keep(self, number: int, last: int, value: int) -> None:
+        super()._keep(number, last, value)
+        if value != _NONE:
+            self._order.append(number)
+            self._sorted = False
+
+    def _forget(self, number: int) -> None:
+        super()._forget(number)
+        self._order = [other for other in self._order if other != number]
+
+
+_NONE: Final = -1
+
+
+def ranking(tape: EventStore, by: str, here: Position, count: int | None = None) -> list[Ranked]:
     """Return the requests that have a figure, largest first; equal ones in order of arrival.
 
     Args:
@@ -83,44 +185,44 @@ def ranking(
         by: a key of ``ORDERS``.
         here: the current position.
         count: maximum number of requests; None = all.
-        known: what earlier calls with the same figure have read.
     """
     if by == "e2e":
-        return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
-    steps = Steps(tape, here.settled)
-    known = OfEnded(tape) if known is None else known
-    values = ((name, known.read(name, here, lambda life: ORDERS[by].read(life, steps))) for name in tape.names())
-    ranked = [Ranked(name, value) for name, value in values if value is not None]
-    ranked.sort(key=_largest_first)
-    return ranked[:count]
+        return slowest(tape, here, count)
+    ranked = Ranking(tape, by)
+    for number in ranked.unread(here):
+        ranked.read(number)
+    return ranked.largest(count)
 
 
-def _largest_first(ranked: Ranked) -> int:
-    return -ranked.value
-
-
-_NO_STEPS: Final = (array("q"), array("q"))
+def slowest(tape: EventStore, here: Position, count: int | None = None) -> list[Ranked]:
+    """Return the ranking by end-to-end latency, which needs no lives."""
+    return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
 
 
 class Steps:
-    """Starts and durations of the steps of each instance whose results are in effect."""
+    """Events, starts and durations of the steps of each instance."""
 
-    def __init__(self, tape: EventStore, settled: int) -> None:
+    def __init__(self, tape: EventStore) -> None:
         self._tape = tape
-        self._settled = settled
-        self._by_instance: dict[int, tuple[array[int], array[int]]] = {}
+        self._read = 0
+        self._by_instance: dict[int, tuple[array[int], array[int], array[int]]] = {}
 
-    def of(self, instance: int) -> tuple[array[int], array[int]]:
-        """Return starts and durations, in microseconds; they are read at the first call."""
-        if not self._by_instance:
-            event = self._tape.next_step(0)
-            while 0 < event <= self._settled:
-                row = self._tape.row(event)
-                starts, durations = self._by_instance.setdefault(row.instance, (array("q"), array("q")))
-                starts.append(row.time_us)
-                durations.append(self._tape.step(row.step).duration_us)
-                event = self._tape.next_step(event)
+    def of(self, instance: int, until: int) -> tuple[array[int], array[int], array[int]]:
+        """Return events, starts and durations in microseconds, at least of all steps up to an event."""
+        tape = self._tape
+        if until > self._read:
+            first, self._read = self._read + 1, min(max(until, self._read + _STEPS_AT_ONCE), len(tape))
+            for event, on, duration_us in tape.steps_in(first, self._read, "duration_us"):
+                events, starts, durations = self._by_instance.setdefault(on, (array("q"), array("q"), array("q")))
+                events.append(event)
+                starts.append(tape.time_us(event))
+                durations.append(duration_us)
         return self._by_instance.get(instance, _NO_STEPS)
+
+
+_STEPS_AT_ONCE: Final = 4096
+"""Minimum number of events that are read for further steps."""
+_NO_STEPS: Final = (array("q"), array("q"), array("q"))
 
 
 # ---- the figures ----
@@ -156,8 +258,10 @@ def token_times_us(life: RequestLife, steps: Steps) -> Iterator[int]:
         span = decodes.get(start_us) or handed
         if span is None:
             continue
-        starts, durations = steps.of(span.instance)
-        for place in range(bisect_left(starts, span.start_us), bisect_left(starts, span.end_us)):
+        until = life.settled if span.open else life.entries[-1].event
+        events, starts, durations = steps.of(span.instance, until)
+        last = min(bisect_left(starts, span.end_us), bisect_right(events, life.settled))
+        for place in range(bisect_left(starts, span.start_us), last):
             if not any(since <= starts[place] < until for since, until in life.stalls):
                 yield starts[place] + durations[place]
 

@@ -234,7 +234,7 @@ def courses_of_instances(
     figures = ("waiting", "running") if requests else ("kv_used_blocks",)
     for cell, first, last, _ in _recounted(view, end_us, cells):
         most: dict[int, int] = {}
-        for on, *parts in tape.steps_in(first, last, *figures):
+        for _, on, *parts in tape.steps_in(first, last, *figures):
             most[on] = max(most.get(on, 0), sum(parts))
         for index, instance in enumerate(view.moment.state.instances):
             now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks

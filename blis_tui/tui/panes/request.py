@@ -15,7 +15,7 @@ from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
 from blis_tui.debugger.why.common import FEWEST
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.debugger.why.lifespans import AGAIN, read_life
-from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
+from blis_tui.debugger.why.ranking import ORDERS, Position
 from blis_tui.debugger.why.relations import block_sharers, prefix_text, relations
 from blis_tui.debugger.why.request_content import media_text
 from blis_tui.engine.records import described
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.event_store import EventStore, RequestEvent
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.debugger.why.lifespans import RequestLife
-    from blis_tui.debugger.why.ranking import OfEnded, Ranked
+    from blis_tui.debugger.why.ranked_group import RankedGroup
     from blis_tui.debugger.why.relations import Related, Relation
     from blis_tui.tui.drawing.life_line import LifeInterval
     from blis_tui.tui.view import Picked, View
@@ -112,18 +112,18 @@ def subject(view: View) -> str | None:
     return None if number < 0 else view.tape.name(number)
 
 
-def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
+def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranking: RankedGroup | None = None) -> list[Line]:
     """Return everything about the request.
 
     Args:
         view: the view.
         width: in cells.
         notes: the event at which an interval began -> a remark.
-        ranked: the first requests of the ranking, if no request is to be shown.
+        ranking: what to show if no request is to be shown; None = nothing but a hint.
     """
     name = subject(view)
     if name is None or shows_ranking(view, name):
-        return ranking_lines(view, ranked, width, _HINT)
+        return remark(_HINT, width) if ranking is None else ranking_lines(view, ranking, width)
     known = read_life(view.tape, name, len(view.tape))
     if known is None:
         missing = f"No request named {name} has arrived in the run so far."
@@ -393,11 +393,6 @@ def shows_ranking(view: View, name: str | None) -> bool:
     return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
 
 
-def ranked_requests(view: View, known: OfEnded[int | None] | None = None) -> Sequence[Ranked]:
-    """Return the first requests in the chosen ranking, as of the position; ``known``: as of ``ranking``."""
-    return ranking(view.tape, view.selection.order, here_in(view), view.selection.ranked, known)
-
-
 def here_in(view: View) -> Position:
     """Return the position of a view."""
     return Position(view.moment.event, view.moment.settled)
@@ -409,15 +404,16 @@ def marked_in(view: View) -> tuple[str, ...]:
     return tuple(name for name in view.selection.marked if 0 < tape.first_event_of(name) <= event)
 
 
-def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -> list[Line]:
-    """Return the ranking, below what its requests have in common; if no request has arrived, only the hint."""
+def ranking_lines(view: View, ranking: RankedGroup, width: int) -> list[Line]:
+    """Return the ranking, below what its requests have in common; if no request has arrived, only a hint."""
+    ranked = ranking.ranked
     if not ranked:
-        return remark(hint, width)
+        return remark(_unread_text(ranking) if ranking.reading else _HINT, width)
     order = ORDERS[view.selection.order]
     top = ranked[0].value
     names = max(len(each.name) for each in ranked)
     counts = view.selection.order == "preemptions"
-    lines = [heading(f"By {order.title}", order.scope, width), *_common(view, len(ranked), width)]
+    lines = [heading(f"By {order.title}", order.scope, width), *_common(view, ranking, width)]
     marked = view.selection.marked
     for each in ranked:
         bar = bar_text(each.value, top, _BAR) if width >= names + _BAR + 26 else ""
@@ -448,11 +444,17 @@ def ranking_lines(view: View, ranked: Sequence[Ranked], width: int, hint: str) -
     return [*lines, BLANK, *map(line, flow(hints, width))]
 
 
-def _common(view: View, count: int, width: int) -> list[Line]:
+def _unread_text(ranking: RankedGroup) -> str:
+    return f"{count_text(ranking.unread)} requests are still to be read."
+
+
+def _common(view: View, ranking: RankedGroup, width: int) -> list[Line]:
     """Return what the marked requests have in common, or without any the ranked ones, and how rare that is."""
+    if ranking.reading:
+        return remark(_unread_text(ranking), width)
     marked, rows = marked_in(view), list[Line]()
-    of = f"the {count_text(len(marked))} marked" if marked else f"these {count_text(count)}"
-    shared = view.common()
+    of = f"the {count_text(len(marked))} marked" if marked else f"these {count_text(len(ranking.ranked))}"
+    shared = ranking.common
     for each in shared:
         share = percent_text(each.among, each.looked_at)
         rows += remark(f"{each.text}: {count_text(each.having)} of {of}, {share} of all", width)
@@ -468,7 +470,7 @@ def _common(view: View, count: int, width: int) -> list[Line]:
 
 def _lines(view: View, width: int) -> list[Line]:
     ranks = not view.playing and shows_ranking(view, subject(view))
-    return inspector_lines(view, width, _notes(view), view.ranked() if ranks else ())
+    return inspector_lines(view, width, _notes(view), view.ranking() if ranks else None)
 
 
 def _notes(view: View) -> Mapping[int, str]:
@@ -493,7 +495,7 @@ def _cursor(view: View, left: Subject | None) -> Subject | None:
     """Return where the cursor was left; in a new ranking, the first request."""
     if not shows_ranking(view, subject(view)) or (left is not None and left.kind == "request"):
         return left
-    return next((request_ref(entry.name) for entry in view.ranked()), None)
+    return next((request_ref(entry.name) for entry in view.ranking().ranked), None)
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:

@@ -246,6 +246,7 @@ class Stage(Screen[None]):
         """Arrange the panes, and create the clock, which only ticks while something runs."""
         self._clock = self.set_interval(TICK_S, self._tick, pause=True)
         self._tracing = self.set_interval(TRACE_S, self._trace, pause=True)
+        self.session.begins_to_read = self._tracing.resume
         self._drop_taken_keys()
         self.place_panes()
         self.begin()
@@ -361,7 +362,7 @@ class Stage(Screen[None]):
             self._paint()
 
     def _trace(self) -> None:
-        """Find some more values of the watches; a move has precedence."""
+        """Find some more values of the watches, and read more for the ranking; a move has precedence."""
         if self.session.driver.busy:
             return
         until_s = perf_counter() + SLICE_S
@@ -370,8 +371,13 @@ class Stage(Screen[None]):
                 break
         if not self.session.trails:
             self._tracing.pause()
-        if self._shown is not None and self.is_attached:
-            self._show_in("events", self._shown)
+        if self._shown is None or not self.is_attached:
+            return
+        self._show_in("events", self._shown)
+        self._ticks += 1
+        if (self._ticks >= _TICKS or not self.session.trails) and self.session.read_more():
+            self._ticks = 0
+            self._show_in("request", self._shown)
 
     def _failed(self, error: BlisError) -> None:
         """Handle a failed move, which may have changed the position."""
