@@ -226,7 +226,7 @@ class Debugger:
             if self.event > before:
                 self._replay.remember(self.event, done)
         else:
-            self._advance(1)
+            self._replay_one()
         return self.event > before
 
     def step_phase(self) -> bool:
@@ -387,8 +387,12 @@ class Debugger:
             self.history.return_to(self._simulation, event)
             self._finish_move()
         stops = self.history.checkpoint_events(event, self.event) if event < start else []
+        last = event - 1 if event <= self.frontier else event
         while self.event < event:
-            goal = min([stop for stop in stops if stop > self.event] + [event])
+            if self.event == last:
+                self._replay_one()
+                return
+            goal = min([stop for stop in stops if stop > self.event] + [last])
             count = min(SLICE, goal - self.event)
             if self._advance(count) < count and self.at_end:
                 return
@@ -396,6 +400,13 @@ class Debugger:
                 self._keep_if_due(spacing=0)
             if self.event < event:
                 yield self._progress(event)
+
+    def _replay_one(self) -> None:
+        """Replay a recorded event where a move ends, and remember its details, as they are looked at next."""
+        before = self._simulation.snapshot(WINDOW)
+        done = observed(self._simulation, before, lambda: self._advance(1))
+        if self.tape.agrees(done.records):  # otherwise whoever looks at it is told
+            self._replay.remember(self.event, done)
 
     def _advance(self, count: int, until_us: int | None = None) -> int:
         """Run at most ``count`` events, either all recorded or all new; return how many."""

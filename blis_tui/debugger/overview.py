@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from heapq import nlargest
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
@@ -176,6 +176,8 @@ class Latencies:
         self._done_events = array("q")
         self._done = array("i")
         self._e2es = array("q")
+        self._slowest: Sequence[int] = ()
+        """Places of completions, the slowest first; sorted when somebody asks after further ones."""
 
     def first_token(self, number: int, record: FirstToken) -> None:
         """Note a request's first token."""
@@ -211,6 +213,7 @@ class Latencies:
         del self._done_events[done:]
         del self._done[done:]
         del self._e2es[done:]
+        self._slowest = ()
 
     def ttfts_of(self, first: int, last: int, now_us: int | None) -> list[int]:
         """Return the TTFTs of the events in a range, including those of tokens that were discarded later."""
@@ -235,5 +238,7 @@ class Latencies:
     def slowest(self, until: int, count: int) -> list[tuple[int, int]]:
         """Return the slowest of the requests completed up to an event, with their end-to-end times in microseconds."""
         end = bisect_right(self._done_events, until)
-        order = nlargest(count, range(end), key=self._e2es.__getitem__)
+        if len(self._slowest) != len(self._e2es):
+            self._slowest = sorted(range(len(self._e2es)), key=self._e2es.__getitem__, reverse=True)
+        order = islice((place for place in self._slowest if place < end), count)
         return [(self._done[place], self._e2es[place]) for place in order]

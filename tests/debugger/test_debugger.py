@@ -205,10 +205,13 @@ def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.
 def test_a_replay_that_goes_another_way_is_reported() -> None:
     debugger = Debugger(experiment("quickstart"))
     run_to_stop(debugger.run())
-    cluster = debugger._simulation._cluster
-    assert cluster.instances
     run_to_stop(debugger.seek(60))
+    debugger.moment()
+    run_to_stop(debugger.seek(30))
+    run_to_stop(debugger.seek(60))
+    debugger.moment()
     debugger._simulation._cluster.instances[0].tallies.busy_us += 1
+    debugger._moment = None
     with pytest.raises(DivergenceError, match="event 60"):
         debugger.moment()
 

@@ -68,7 +68,8 @@ class RankedGroup:
         self._reading = self._read(wanted)
         for _ in islice(self._reading, AT_ONCE):
             pass
-        self._rank(wanted)
+        if self.reading:
+            self._rank(wanted)
         self._grew = False
 
     def follow(self) -> Generator[None]:
@@ -89,7 +90,8 @@ class RankedGroup:
         if wanted.order != "e2e":
             ranking = self._rankings.setdefault(wanted.order, Ranking(self._tape, wanted.order))
             yield from self._read_lives(ranking, wanted.here, None)
-        group = self._group(wanted)
+        self._rank(wanted)
+        group = wanted.marked or [ranked.name for ranked in self.ranked]
         yield from self._read_lives(self._traits, wanted.here, looked_at(self._tape, group))
         self.common = common(self._tape, group, wanted.here, self._traits)
         self._reading = None
@@ -107,8 +109,3 @@ class RankedGroup:
             self.ranked = slowest(self._tape, wanted.here, wanted.limit)
         else:
             self.ranked = self._rankings[wanted.order].largest(wanted.limit)
-
-    def _group(self, wanted: Wanted) -> Sequence[str]:
-        if not wanted.marked:
-            self._rank(wanted)
-        return wanted.marked or [ranked.name for ranked in self.ranked]

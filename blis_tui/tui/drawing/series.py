@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from blis_tui.cluster.snapshot import InstanceSnapshot
-    from blis_tui.debugger.event_store import StepRow
+    from blis_tui.debugger.event_store import EventStore, StepRow
     from blis_tui.debugger.overview import Bucket, Overview
     from blis_tui.tui.view import View
 
@@ -231,17 +231,24 @@ def courses_of_instances(
     known_us = tape.time_us(view.moment.frontier)
     courses = [stretched(row, tape.overview.width_us, end_us, cells, known_us) for row in values]
     here = min(view.moment.time_us * cells // end_us, cells - 1)
-    figures = ("waiting", "running") if requests else ("kv_used_blocks",)
     for cell, first, last, _ in _recounted(view, end_us, cells):
         most: dict[int, int] = {}
-        for _, on, *parts in tape.steps_in(first, last, *figures):
-            most[on] = max(most.get(on, 0), sum(parts))
+        for on, load in _loads(tape, first, last, requests=requests):
+            if load > most.get(on, -1):
+                most[on] = load
         for index, instance in enumerate(view.moment.state.instances):
             now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks
             value = max(most.get(index, 0), now) if cell == here else most.get(index, -1)
             # Without a step in the interval, the previous value still holds.
             courses[index][cell] = value if value >= 0 else courses[index][max(cell - 1, 0)]
     return courses
+
+
+def _loads(tape: EventStore, first: int, last: int, *, requests: bool) -> Iterator[tuple[int, ...]]:
+    """Return the instance and its requests, or its KV blocks in use, after each step of a range of events."""
+    if not requests:
+        return ((on, used) for _, on, used in tape.steps_in(first, last, "kv_used_blocks"))
+    return ((on, waiting + running) for _, on, waiting, running in tape.steps_in(first, last, "waiting", "running"))
 
 
 def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:
