@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import fields
+from functools import partial
 from itertools import islice
 from operator import add
 from types import MappingProxyType
@@ -319,14 +320,14 @@ class EventStore:
         )
         last_step = self.next_step(last + 1, back=True)
         if last_step >= first:
-            rows = self._step_rows(self.row(self.next_step(first - 1)).step, self.row(last_step).step)
-            batch_tokens = list(map(add, rows["prefill_tokens"], rows["decode_requests"]))
+            of = partial(self._step_figures, self.row(self.next_step(first - 1)).step, self.row(last_step).step)
+            batch_tokens = list(map(add, of("prefill_tokens"), of("decode_requests")))
             bucket.tokens, bucket.batch_tokens_max = sum(batch_tokens), max(batch_tokens)
-            bucket.preemptions = sum(rows["preempted"])
-            bucket.step_us_max = max(rows["duration_us"])
-            bucket.waiting_max = max(rows["all_waiting"])
-            bucket.running_max = max(rows["all_running"])
-            bucket.kv_used_max = max(rows["all_kv_used_blocks"])
+            bucket.preemptions = sum(of("preempted"))
+            bucket.step_us_max = max(of("duration_us"))
+            bucket.waiting_max = max(of("all_waiting"))
+            bucket.running_max = max(of("all_running"))
+            bucket.kv_used_max = max(of("all_kv_used_blocks"))
         before = self.next_step(first, back=True)
         if before:
             held = self.step(self.row(before).step)
@@ -341,13 +342,10 @@ class EventStore:
         beside = [self._beside[kind] for kind in (self._words[code] for code in self._lost) if kind in self._beside]
         return sum(bisect_right(events, last) - bisect_left(events, first) for events in beside)
 
-    def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
-        """Return the figures of consecutive steps, by name."""
-        width = _STEP_WIDTH
-        return {
-            name: self._steps[first * width + column : (last + 1) * width : width]
-            for column, name in enumerate(StepRow._fields)
-        }
+    def _step_figures(self, first: int, last: int, name: str) -> array[int]:
+        """Return a figure of consecutive steps."""
+        column = StepRow._fields.index(name)
+        return self._steps[first * _STEP_WIDTH + column : (last + 1) * _STEP_WIDTH : _STEP_WIDTH]
 
     def at_time(self, time_us: int) -> int:
         """Return the last event at or before a time; 0 if there is none."""
