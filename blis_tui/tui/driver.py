@@ -20,7 +20,9 @@ _T = TypeVar("_T")
 AT_ONCE_S: Final = 0.05
 """Maximum time in seconds that a move may block the screen at first."""
 SLICE_S: Final = 0.008
-"""Share of a tick for the simulation, in seconds; the rest is for keys and painting."""
+"""Share of a tick for a run that is played, in seconds; the rest is for keys and painting."""
+MOVE_SLICE_S: Final = 0.03
+"""The same for a move, whose end the reader waits for: nearly two ticks, so that little but keys comes between."""
 TICK_S: Final = 1 / 60
 """Interval of ticks, in seconds."""
 TRACE_S: Final = 1 / 30

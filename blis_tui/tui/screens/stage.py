@@ -29,6 +29,7 @@ from blis_tui.tui.driver import (
     AT_ONCE_S,
     BACK_TO_BREAKPOINT,
     GOING,
+    MOVE_SLICE_S,
     SLICE_S,
     TICK_S,
     TO_BREAKPOINT,
@@ -62,9 +63,13 @@ if TYPE_CHECKING:
 _PAINT_S: Final = 0.08
 """Interval between paints while a run is played, in seconds."""
 _PROGRESS_S: Final = 0.2
-"""Interval between paints during a move, in seconds."""
-_TICKS: Final = 6
-"""Minimum number of run slices between two such paints, so that slow painting does not take all the time."""
+"""Interval at which a move shows in the title how far it is, in seconds."""
+_PASSING_S: Final = 1.0
+"""Interval at which a move shows in the panes where it is, in seconds."""
+_PAUSE: Final = 4
+"""How many times as long as a paint takes, a run goes on before the next one, however slow painting is."""
+_READINGS: Final = 8
+"""Slices of reading lives between two looks at their ranking: a quarter of a second."""
 _COURTESY_S: Final = 0.05
 """Pause of a run after a user action in seconds, so that its effect is painted first."""
 _LONG_S: Final = 8.0
@@ -212,7 +217,11 @@ class Stage(Screen[None]):
         self._earlier: list[Arrangement] = []
         self._undone: list[Arrangement] = []
         self._painted_s = 0.0
-        self._ticks = 0
+        self._paint_took_s = 0.0
+        self._progress_s = 0.0
+        self._new = False
+        """Whether no tick has followed the latest paint yet."""
+        self._readings = 0
         self._quiet_until_s = 0.0
         self._defect = ""
         self._held = False
@@ -353,13 +362,20 @@ class Stage(Screen[None]):
 
     def _tick(self) -> None:
         driver = self.session.driver
-        if perf_counter() < self._quiet_until_s:
+        began_s = perf_counter()
+        if began_s < self._quiet_until_s:
             return
-        self._drive(SLICE_S)
-        self._ticks += 1
-        due = perf_counter() - self._painted_s >= (_PAINT_S if driver.playing else _PROGRESS_S)
-        if driver.busy and due and (driver.playing or self._ticks >= _TICKS):
+        if self._new:  # drawn after it was painted, so it is over by the first tick that follows
+            self._paint_took_s = began_s - self._painted_s
+            self._new = False
+        self._drive(SLICE_S if driver.playing else MOVE_SLICE_S)
+        now_s = perf_counter()
+        pause_s = _PAINT_S if driver.playing else max(_PASSING_S, _PAUSE * self._paint_took_s)
+        if driver.busy and now_s - self._painted_s >= pause_s:
             self._paint()
+        elif driver.busy and not driver.playing and now_s - self._progress_s >= _PROGRESS_S:
+            self._progress_s = now_s
+            self._show_status()
 
     def _trace(self) -> None:
         """Find some more values of the watches, and read more for the ranking; a move has precedence."""
@@ -374,9 +390,9 @@ class Stage(Screen[None]):
         if self._shown is None or not self.is_attached:
             return
         self._show_in("events", self._shown)
-        self._ticks += 1
-        if (self._ticks >= _TICKS or not self.session.trails) and self.session.read_more():
-            self._ticks = 0
+        self._readings += 1
+        if (self._readings >= _READINGS or not self.session.trails) and self.session.read_more():
+            self._readings = 0
             self._show_in("request", self._shown)
 
     def _failed(self, error: BlisError) -> None:
@@ -395,7 +411,7 @@ class Stage(Screen[None]):
 
     def _paint(self) -> None:
         self._painted_s = perf_counter()
-        self._ticks = 0
+        self._new = True
         if not self.is_attached:
             return
         view = self._view()
