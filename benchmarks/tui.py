@@ -19,7 +19,7 @@ import time
 from fcntl import ioctl
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.debugger.history import run_to_stop
@@ -145,6 +145,27 @@ async def key_to_paint_ms(presses: int = 120) -> list[float]:
     return sorted(figures)
 
 
+RESTING: Final = (
+    *("1", "up", "down", "left_square_bracket", "right_square_bracket", "left_square_bracket"),
+    *("2", "left_square_bracket", "3", "4", "5", "l", "l", "left_square_bracket", "tab"),
+)
+"""Keys that move, select, show other panes or rank requests."""
+
+
+async def resting_keys_ms(watcher: Watcher, events: int, places: int = 12) -> list[float]:
+    """Measure keys at places all over a recorded run, as a reader presses them: a few in a second, then a pause."""
+    figures = []
+    for place in range(places):
+        run_to_stop(watcher.screen.session.debugger.seek(events * (place + 1) // (places + 1)))
+        watcher.screen.moved()
+        await watcher.rest()
+        for key in RESTING:
+            figures.append(await watcher.key(key))
+            await asyncio.sleep(0.1)
+        await watcher.rest()
+    return sorted(figures)
+
+
 async def long_run() -> None:
     """Measure stepping back and jumping in a run of a million events."""
     running = app(blis_tui.load("quickstart", set=LONG))
@@ -165,6 +186,9 @@ async def long_run() -> None:
             await watcher.rest()
             back = [await watcher.key("left_square_bracket") for _ in range(6)]
             show(f"step back at {part:.0%} of the run, slowest of 6", max(back), 150, "ms")
+        keys = await resting_keys_ms(watcher, events)
+        show("any key in the long run, p50", keys[len(keys) // 2], 50, "ms")
+        show("any key in the long run, p99", keys[int(len(keys) * 0.99)], 50, "ms")
         screen = watcher.screen
         jumps = []
         for event in (5, events - 5, events // 2, events // 3, 77, events * 9 // 10):

@@ -13,6 +13,7 @@ from blis_tui.base.errors import InvariantError, SimulationError
 from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import (
     MAX_CHECKPOINT_BYTES,
+    RUN_UP,
     SLICE,
     SPACING,
     History,
@@ -386,17 +387,17 @@ class Debugger:
         if event < start or checkpoint.event > start:
             self.history.return_to(self._simulation, event)
             self._finish_move()
-        stops = self.history.checkpoint_events(event, self.event) if event < start else []
+        kept = event - RUN_UP if event < start else 0
         last = event - 1 if event <= self.frontier else event
         while self.event < event:
             if self.event == last:
                 self._replay_one()
                 return
-            goal = min([stop for stop in stops if stop > self.event] + [last])
+            goal = kept if self.event < kept else last
             count = min(SLICE, goal - self.event)
             if self._advance(count) < count and self.at_end:
                 return
-            if self.event in stops:
+            if self.event == kept:
                 self._keep_if_due(spacing=0)
             if self.event < event:
                 yield self._progress(event)

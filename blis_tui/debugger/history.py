@@ -30,9 +30,8 @@ _WORK_PER_REQUEST: Final = 2
 """Additional minimum work for each live request, because a checkpoint costs that much (rough measurement)."""
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 """Memory that checkpoints may take. Beyond it, checkpoints are thinned out, those far from the reader first."""
-_LADDER: Final = (512, 128, 32, 8)
-"""Distances, in events, before the target of a move back at which checkpoints are kept, to make further steps back
-short."""
+RUN_UP: Final = 64
+"""Distance, in events, before the target of a move back at which a checkpoint is kept, to make the next ones short."""
 _DIGESTS: Final = 4096
 """Number of visited events whose digests are remembered."""
 
@@ -93,10 +92,6 @@ class History:
         self._bytes += checkpoint.mark.size_bytes
         if self._bytes > self._cap_bytes:
             self._evict_checkpoints(event)
-
-    def checkpoint_events(self, target: int, start: int) -> list[int]:
-        """Return the events between ``start`` and ``target`` at which a replay should keep checkpoints."""
-        return [target - distance for distance in _LADDER if target - distance > start]
 
     def return_to(self, simulation: Simulation, event: int) -> None:
         """Return a simulation to the latest checkpoint at or before an event.

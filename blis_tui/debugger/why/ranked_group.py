@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-AT_ONCE: Final = 200
-"""Number of lives that are read before the first look: 10 to 20 ms."""
+AT_ONCE: Final = 50
+"""Number of lives that are read before the first look: 3 to 15 ms."""
 
 
 class Wanted(NamedTuple):
