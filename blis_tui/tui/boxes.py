@@ -127,6 +127,7 @@ class Rows(ScrollView, can_focus=False, inherit_bindings=False):
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
         & > .rows--cursor { background: $block-cursor-blurred-background; }
+        &:ansi > .rows--cursor { color: $block-cursor-blurred-foreground; }
         & > .rows--hover { background: $panel; }
     }
     """
@@ -272,6 +273,7 @@ class RowsBox(Box):
     ]
     DEFAULT_CSS = """
     RowsBox:focus Rows > .rows--cursor { background: $block-cursor-background; }
+    RowsBox:focus Rows:ansi > .rows--cursor { color: $block-cursor-foreground; }
     """
 
     _list: object = None

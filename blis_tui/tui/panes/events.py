@@ -525,6 +525,8 @@ class EventRows(ScrollView, can_focus=False):
         & > .event-rows--accent { color: $accent; }
         & > .event-rows--cursor { background: $block-cursor-background; }
         & > .event-rows--blurred { background: $block-cursor-blurred-background; }
+        &:ansi > .event-rows--cursor { color: $block-cursor-foreground; }
+        &:ansi > .event-rows--blurred { color: $block-cursor-blurred-foreground; }
         & > .event-rows--hover { background: $panel; }
     }
     """
@@ -619,7 +621,9 @@ class EventRows(ScrollView, can_focus=False):
             runs, base = [Run("   "), self._tail(view, width)], self._base_style
         else:
             runs, base = self._runs(view, row, width), self._base(row)
-        strip = Strip([Segment(run.text, self._style(run.colour)) for run in runs])
+        # Of sixteen colours, those of text may be that of the cursor.
+        plain = self.app.native_ansi_color and base != self._base_style
+        strip = Strip([Segment(run.text, None if plain else self._style(run.colour)) for run in runs])
         return strip.adjust_cell_length(width).apply_style(base)
 
     def _runs(self, view: View, row: int, width: int) -> list[Run]:

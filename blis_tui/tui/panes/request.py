@@ -492,10 +492,11 @@ def _ranking(view: View) -> object:
 
 
 def _cursor(view: View, left: Subject | None) -> Subject | None:
-    """Return where the cursor was left; in a new ranking, the first request."""
-    if not shows_ranking(view, subject(view)) or (left is not None and left.kind == "request"):
+    """Return where the cursor was left; in a ranking that does not have it, the first request."""
+    if not shows_ranking(view, subject(view)):
         return left
-    return next((request_ref(entry.name) for entry in view.ranking().ranked), None)
+    ranked = [request_ref(entry.name) for entry in view.ranking().ranked]
+    return left if left in ranked else next(iter(ranked), None)
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:

@@ -82,6 +82,7 @@ class PointTable(Rows, can_focus=True):
     ]
     DEFAULT_CSS = """
     PointTable:focus > .rows--cursor { background: $block-cursor-background; }
+    PointTable:focus:ansi > .rows--cursor { color: $block-cursor-foreground; }
     """
 
     @property
