@@ -72,7 +72,7 @@ from blis_tui.model.plug_ins import NoSettings as NoSettings
 from blis_tui.model.plug_ins import setting as setting
 from blis_tui.output.plugin_panes import PaneLine as PaneLine
 from blis_tui.output.plugin_panes import PaneView as PaneView
-from blis_tui.output.plugin_panes import Told as Told
+from blis_tui.output.plugin_panes import PastRecord as PastRecord
 from blis_tui.output.plugin_panes import pane as pane
 from blis_tui.workload.arrivals import ARRIVALS as ARRIVALS
 from blis_tui.workload.arrivals import Gaps as Gaps

@@ -121,7 +121,7 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
     """Print what waiting results would change; return whether none waits."""
     from blis_tui.golden.review import difference_text  # noqa: PLC0415
 
-    waiting = _found(folder, names, pending=True)
+    waiting = _golden_files(folder, names, pending=True)
     for files in waiting:
         print_text(difference_text(files, root, known) + "\n")
     return not waiting
@@ -225,7 +225,7 @@ def _waiting(folder: Path, names: Sequence[str]) -> Sequence[GoldenFiles]:
 
     for files in find(folder, names):
         files.finish()
-    return _found(folder, names, pending=True)
+    return _golden_files(folder, names, pending=True)
 
 
 def _decide(files: GoldenFiles, verdict: str, *, force: bool, shown: Golden | None = None) -> None:
@@ -302,11 +302,11 @@ def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str
 
     project = where.project()
     known = project.registry(plugins)
-    for files in _found(project.golden_dir, names):
+    for files in _golden_files(project.golden_dir, names):
         print_text(printable(f"{record_full(files, project.root, known)} {files.name}"))
 
 
-def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
+def _golden_files(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
     """Return the selected goldens (or waiting results); unmatched names are an error, an empty folder a message."""
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.review import find  # noqa: PLC0415
@@ -326,7 +326,7 @@ def _require_found(folder: Path, names: Sequence[str]) -> None:
     from blis_tui.golden.review import unused  # noqa: PLC0415
 
     if not unused(folder, names):
-        _found(folder, names)
+        _golden_files(folder, names)
 
 
 def _ask(text: str) -> str:

@@ -177,7 +177,7 @@ class Watch:
                     f"{relative_to_cwd(path)} is no golden test: pytest runs {', '.join(self._project.spec_glob)}",
                     help="rename it, or add its pattern to `blis_spec_glob` in pytest's configuration",
                 )
-        specs = self._found()
+        specs = self._spec_files()
         if not specs:
             raise InputError(
                 f"there is no golden test in {', '.join(map(relative_to_cwd, self._paths))}",
@@ -217,7 +217,7 @@ class Watch:
         tests: list[WatchedTest] = []
         for project in [registry for registry in self._registries if changed & self._scripts(registry)]:
             del self._registries[project]
-        specs = self._found()
+        specs = self._spec_files()
         for path in [spec for spec in self._specs if spec not in specs]:
             del self._specs[path]
             verdicts.append(Verdict(name=relative_to_cwd(path), status="gone", text="its goldens belong to no test"))
@@ -277,7 +277,7 @@ class Watch:
         """Return whether nothing that a test reads has changed since the last round."""
         return all(stamp(path) == self._acted.get(path) for path in test.reads)
 
-    def _found(self) -> dict[Path, None]:
+    def _spec_files(self) -> dict[Path, None]:
         """Return the files with tests."""
         patterns = self._project.spec_glob
         return {
@@ -353,7 +353,7 @@ class Watch:
         return {path: None for spec in self._specs.values() for path in spec.reads}
 
     def _stamps(self) -> dict[Path, Stamp]:
-        return {path: stamp(path) for path in (self._watched() | self._found())}
+        return {path: stamp(path) for path in (self._watched() | self._spec_files())}
 
 
 def divergence_text(verdict: Verdict) -> str:

@@ -38,7 +38,7 @@ class PaneLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class PastRecord:
     """A record of the run so far, as the debugger keeps it.
 
     Attributes:
@@ -83,7 +83,7 @@ class PaneView(Protocol):
     def records(self) -> tuple[Record, ...]:
         """The records of the current event so far; empty while the run plays."""
 
-    def told(self, kind: str) -> Iterator[Told]:
+    def past_records(self, kind: str) -> Iterator[PastRecord]:
         """The records of a kind up to the current event, the latest first; one per event."""
 
 

@@ -257,7 +257,7 @@ def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
     if not verdicts:
         return []
     rows = [
-        (verdict.metric, verdict.wish(), _found(verdict), "holds" if verdict.ok else "does not hold")
+        (verdict.metric, verdict.wish(), _measured_text(verdict), "holds" if verdict.ok else "does not hold")
         for verdict in verdicts
     ]
     return [
@@ -271,7 +271,7 @@ def _expectations(verdicts: Sequence[Verdict]) -> list[str | Picture | Table]:
     ]
 
 
-def _found(verdict: Verdict) -> str:
+def _measured_text(verdict: Verdict) -> str:
     where = "" if verdict.event is None else f"event {verdict.event:,}: {verdict.why}"
     return ", ".join(filter(None, (_value(verdict.value) if verdict.wish() else "", where)))
 

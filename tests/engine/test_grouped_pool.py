@@ -89,7 +89,7 @@ def test_what_the_window_lost_counts_as_not_found() -> None:
     assert pool.cached_prefix(prompt(1, 40, shared=40), 10) == 10
     assert pool.cached_prefix(prompt(1, 40, shared=28), 7) == 7
     lost = pool._tables[0].rows[0][4]
-    pool._found[0].pop(pool._content[lost])
+    pool._blocks_of_key[0].pop(pool._content[lost])
     assert pool.cached_prefix(prompt(1, 40, shared=40), 10) == 10
     assert pool.cached_prefix(prompt(1, 40, shared=28), 7) == 4
 
@@ -101,7 +101,7 @@ def test_a_token_attends_to_itself_and_to_the_window_before_it(window: int, foun
     first = prompt(0, 40, shared=40)
     compute(pool, first, 20)
     compute(pool, first, 40)
-    pool._found[0].pop(pool._content[pool._tables[0].rows[0][4]])
+    pool._blocks_of_key[0].pop(pool._content[pool._tables[0].rows[0][4]])
     assert pool.cached_prefix(prompt(1, 40, shared=28), 7) == found
 
 

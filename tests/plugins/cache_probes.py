@@ -59,6 +59,6 @@ class MostCached:
 @pane("Probes", "What the router found in the prefix caches", key="P")
 def probes(view: PaneView, width: int) -> Iterator[PaneLine]:
     """One line for each routed request, the latest first."""
-    for told in view.told("cache-probed"):
-        text = f"{told.request} {told.values['hit_tokens']} tokens on instance {told.instance}"
-        yield PaneLine(text[:width], "bold" if told.request == view.request else "", event=told.event)
+    for record in view.past_records("cache-probed"):
+        text = f"{record.request} {record.values['hit_tokens']} tokens on instance {record.instance}"
+        yield PaneLine(text[:width], "bold" if record.request == view.request else "", event=record.event)

@@ -93,13 +93,13 @@ def test_a_pane_that_fails_says_where(tmp_path: Path) -> None:
     ("old", "new", "told"),
     [
         (
-            '"bold" if told.request == view.request else ""',
+            '"bold" if record.request == view.request else ""',
             '"loud"',
             "ValueError: the style of a line is 'loud', which",
         ),
         ("text[:width]", "len(text)", "TypeError: the text of a line is "),
-        ("event=told.event", "event=str(told.event)", "TypeError: the event of a line is '"),
-        ("event=told.event", "request=7", "TypeError: the request of a line is 7"),
+        ("event=record.event", "event=str(record.event)", "TypeError: the event of a line is '"),
+        ("event=record.event", "request=7", "TypeError: the request of a line is 7"),
     ],
 )
 async def test_a_line_that_cannot_be_shown_or_picked_costs_its_pane_only(
@@ -132,7 +132,7 @@ def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Pa
 
 
 def test_a_pane_that_never_ends_is_cut_off(tmp_path: Path) -> None:
-    endless = "    while True:\n        yield PaneLine('again')\n    for told in view.told('cache-probed'):\n"
-    script = edited(tmp_path, '    for told in view.told("cache-probed"):\n', endless)
+    endless = "    while True:\n        yield PaneLine('again')\n    for record in view.past_records('cache-probed'):\n"
+    script = edited(tmp_path, '    for record in view.past_records("cache-probed"):\n', endless)
     text = text_of(_presented(loaded(script), width=60))
     assert text.splitlines() == ["again"] * 1000

@@ -101,7 +101,7 @@ class GroupedPool(BlockPool):
         """Key of the content of each of these; 0 = none that could be found."""
         self._group: list[int] = []
         """Group that each of these was last taken for."""
-        self._found: list[dict[int, list[int]]] = [{} for _ in self._windows]
+        self._blocks_of_key: list[dict[int, list[int]]] = [{} for _ in self._windows]
         """For each group: key -> blocks with this content, the one that was computed first at the front."""
         self._tables: dict[int, Tables] = {}
         """The blocks of each request, by its index."""
@@ -124,10 +124,10 @@ class GroupedPool(BlockPool):
             return 0
         keys = self._keys(request, limit_blocks)
         hit = len(keys)
-        for index in self._found[self.groups.windowed :]:
+        for index in self._blocks_of_key[self.groups.windowed :]:
             hit = next((at for at in range(hit) if keys[at] not in index), hit)
         need = -(-(self.groups.window - 1) // self.block_size_tokens)
-        windowed = self._found[: self.groups.windowed]
+        windowed = self._blocks_of_key[: self.groups.windowed]
         run = 0
         for at in range(hit - 1, -1, -1):
             key = keys[at]
@@ -158,7 +158,7 @@ class GroupedPool(BlockPool):
         keys = self._keys(request, cached)
         idle = 0
         blocks = most = self.groups.states
-        for index, window in zip(self._found, self._windows, strict=True):
+        for index, window in zip(self._blocks_of_key, self._windows, strict=True):
             skipped = passed if window else 0
             for key in keys[skipped:]:
                 idle += not self._references[index[key][0]]
@@ -172,7 +172,7 @@ class GroupedPool(BlockPool):
         tables = self._tables[request.index] = Tables(len(self._windows))
         passed, keys = self._passed(blocks * self.block_size_tokens), self._keys(request, blocks)
         shareable = self.prompts.key_ranges(request.content).blocks
-        for row, index, window in zip(tables.rows, self._found, self._windows, strict=True):
+        for row, index, window in zip(tables.rows, self._blocks_of_key, self._windows, strict=True):
             skipped = passed if window else 0
             row.extend([_GONE] * skipped)
             for at, key in enumerate(keys[skipped:], skipped):
@@ -312,7 +312,7 @@ class GroupedPool(BlockPool):
 
     def _forget(self, block: int) -> None:
         """Forget the content of a free block."""
-        index, key = self._found[self._group[block]], self._content[block]
+        index, key = self._blocks_of_key[self._group[block]], self._content[block]
         self._content[block] = 0
         if (same := index.get(key)) is not None and block in same:
             same.remove(block)
@@ -335,7 +335,7 @@ class GroupedPool(BlockPool):
             named = self.prompts.shareable(request.content)[start:shared]
             for at, key in enumerate(named, start):
                 same: list[int] = []
-                for index, row in zip(self._found, tables.rows, strict=True):
+                for index, row in zip(self._blocks_of_key, tables.rows, strict=True):
                     if (block := row[at]) != _GONE:
                         content[block] = key
                         request.shared_blocks += 1
@@ -356,7 +356,7 @@ class GroupedPool(BlockPool):
         for group, at, block in (*tables.left, *places):
             key = self.prompts.own(request, at)
             if at >= shared and block != _GONE and self._content[block] == key:
-                same = self._found[group].setdefault(key, [])
+                same = self._blocks_of_key[group].setdefault(key, [])
                 if block not in same:
                     same.append(block)
 
@@ -428,7 +428,7 @@ class GroupedPool(BlockPool):
         super().reset()
         self._queue.clear()
         self._blanks, self._references, self._content, self._group = [], [], [], []
-        self._found = [{} for _ in self._windows]
+        self._blocks_of_key = [{} for _ in self._windows]
         self._in_flight, self._granted = {}, {}
         self._flies = False
 
@@ -436,7 +436,7 @@ class GroupedPool(BlockPool):
 
     def visible_head(self, segments: Segments, now: int) -> int:
         """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
-        index, count = self._found[-1], 0
+        index, count = self._blocks_of_key[-1], 0
         parts = self.prompts.key_ranges(segments).parts
         for keys in parts:
             head = next((at for at, key in enumerate(keys) if key not in index), len(keys))
@@ -450,12 +450,12 @@ class GroupedPool(BlockPool):
     def visible_keys(self, now: int) -> frozenset[int]:
         """Return the keys of all blocks that others see in the cache."""
         unseen = self.pending_blocks
-        keys = [range(key, key + 1) for key in self._found[-1]]
+        keys = [range(key, key + 1) for key in self._blocks_of_key[-1]]
         return frozenset(key for group in keys for key in (unseen.seen(group, now) if unseen is not None else group))
 
     def cached_free(self) -> int:
         """Number of free blocks whose content can still be found."""
-        return len([block for block in self._queue if self._content[block] in self._found[self._group[block]]])
+        return len([block for block in self._queue if self._content[block] in self._blocks_of_key[self._group[block]]])
 
     def common_blocks(self, request: Request, other: Request) -> int:
         """Number of blocks that both hold, in all groups together."""

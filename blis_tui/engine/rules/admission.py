@@ -36,7 +36,7 @@ class AdmissionFilter(Protocol):
         """Tokens of an admitted request that needs only one, next to decodes with drafts; 0 = no padding."""
 
 
-class _Found(NamedTuple):
+class _CachedTokens(NamedTuple):
     """What exists of a request's tokens before it is admitted."""
 
     cached_blocks: int
@@ -245,7 +245,7 @@ class Admission(AdmissionLoop):
                 cached = found = pool.cached_prefix(request, findable)
             start = cached * size
         else:
-            cached, found, findable, tiered, swapped = self._found(request)
+            cached, found, findable, tiered, swapped = self._look_up(request)
             start = max(swapped, (cached + len(tiered)) * size)
         tokens, threshold = known - start, self._plan.threshold
         pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
@@ -288,7 +288,7 @@ class Admission(AdmissionLoop):
         self._places -= 1
         return True
 
-    def _found(self, request: Request) -> _Found:
+    def _look_up(self, request: Request) -> _CachedTokens:
         """Look up the request's tokens in the KV cache and below it."""
         batch, pool = self._batch, self._batch.pool
         swapped = 0 if batch.swapping is None else batch.swapping.tokens_of(request)
@@ -300,7 +300,7 @@ class Admission(AdmissionLoop):
                 tiered = tiered[:-1]
             elif cached:
                 cached -= 1
-        return _Found(cached, found, findable, tiered, swapped)
+        return _CachedTokens(cached, found, findable, tiered, swapped)
 
     def passed_over(self) -> Collection[int]:
         """See ``AdmissionLoop``."""
@@ -308,7 +308,7 @@ class Admission(AdmissionLoop):
 
     def head_start(self, request: Request) -> int:
         """See ``AdmissionLoop``."""
-        cached, _, _, tiered, swapped = self._found(request)
+        cached, _, _, tiered, swapped = self._look_up(request)
         return max(swapped, (cached + len(tiered)) * self._batch.pool.block_size_tokens)
 
     def _reloads(self, request: Request, found: int, findable: int, swapped: int) -> bool:

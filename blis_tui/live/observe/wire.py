@@ -282,15 +282,15 @@ class Target:
     root: str = ""
     tls: ssl.SSLContext | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    _found: Sequence[_Address] = ()
+    _addresses: Sequence[_Address] = ()
 
     async def addresses(self) -> Sequence[_Address]:
         """Return its addresses, looked up once. Raises OSError if there is no such host."""
-        if not self._found:
+        if not self._addresses:
             loop = asyncio.get_running_loop()
             resolved = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            self._found = [address for address in resolved if address[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
-        return self._found
+            self._addresses = [address for address in resolved if address[0] in (socket.AF_INET, socket.AF_INET6)]  # type: ignore[misc]
+        return self._addresses
 
     def head(self, method: str, path: str, length: int) -> bytes:
         """Return the head of a request, up to its body."""

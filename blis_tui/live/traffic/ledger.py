@@ -168,12 +168,12 @@ class InfiniteCache:
         if not segments and not request.content:
             return 0
         root = self._models.setdefault(model, {})  # models share nothing
-        matched, place = _found(root, segments)
+        matched, place = _longest_match(root, segments)
         while session and 0 < place < len(segments):
             if self._answers.get((model, session, segments[:place])) != segments[place][1]:
                 break
             _add(root, segments[: place + 1])
-            matched, place = _found(root, segments)
+            matched, place = _longest_match(root, segments)
         _add(root, request.content)
         if session and request.content == segments and sum(tokens for _, tokens in segments) == request.input_tokens:
             self._answers[model, session, segments] = request.output_tokens
@@ -190,7 +190,7 @@ def _add(branches: dict[str, _Branch], segments: Segments) -> None:
         branches = branch.next.setdefault(tokens, {})
 
 
-def _found(branches: dict[str, _Branch], segments: Segments) -> tuple[int, int]:
+def _longest_match(branches: dict[str, _Branch], segments: Segments) -> tuple[int, int]:
     """Return the number of tokens of a prompt's head that are in the cache, and that of its segments before them."""
     matched = 0
     for place, (name, tokens) in enumerate(segments):

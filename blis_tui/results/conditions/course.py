@@ -257,12 +257,12 @@ class _Eventually(_Monitor):
 class _Count(_Monitor):
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         super().__init__(wish, known)
-        self._found = 0
+        self._counted = 0
 
     def examine(self, run: Run, records: Sequence[Record]) -> None:
         count, description = self._sight.seen(run, records)
-        self._found += count
-        if count and self.wish.max is not None and self._found > self.wish.max:
+        self._counted += count
+        if count and self.wish.max is not None and self._counted > self.wish.max:
             self._violate(run, description)
 
     def verdict(self) -> Verdict:
@@ -273,8 +273,8 @@ class _Count(_Monitor):
             min=bounds.min,
             max=bounds.max,
             equals=None,
-            value=self._found,
-            ok=holds(bounds, self._found),
+            value=self._counted,
+            ok=holds(bounds, self._counted),
             event=None if violation is None else violation.event,
             time_us=None if violation is None else violation.time_us,
             why=None if violation is None else violation.why,

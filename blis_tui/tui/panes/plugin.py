@@ -12,7 +12,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import in_words
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.model.plug_ins import place_in_plugin
-from blis_tui.output.plugin_panes import PaneLine, Told
+from blis_tui.output.plugin_panes import PaneLine, PastRecord
 from blis_tui.tui.drawing.lines import Line, line, words
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.settings import DARK
@@ -71,12 +71,12 @@ class Shown:
         """Records of the present event so far."""
         return self.view.moment.applied_records
 
-    def told(self, kind: str) -> Iterator[Told]:
+    def past_records(self, kind: str) -> Iterator[PastRecord]:
         """Yield the records of a kind, the latest first."""
         tape = self.view.tape
         for event, values in tape.values_of_kind(kind, self.view.moment.settled):
             row = tape.row(event)
-            yield Told(
+            yield PastRecord(
                 event=event,
                 time_us=row.time_us,
                 request="" if row.request < 0 else tape.name(row.request),

@@ -330,7 +330,7 @@ class CompareScreen(SideBySideScreen):
         if self._searched:
             self._go_to_divergence(self._divergence)
             return
-        self.pump.start(self.lockstep.first_divergence(), "comparing events", self._found)
+        self.pump.start(self.lockstep.first_divergence(), "comparing events", self._compared)
         self._drive(_AT_ONCE_S)
 
     def _at_start(self, stop: Stop) -> None:
@@ -342,7 +342,7 @@ class CompareScreen(SideBySideScreen):
         self._searched = True
         self._divergence = divergence
 
-    def _found(self, divergence: Divergence | None) -> None:
+    def _compared(self, divergence: Divergence | None) -> None:
         self._noted(divergence)
         # The search has just ended in the pump; the next move can begin only after it returns.
         self.call_next(self._go_to_divergence, divergence)

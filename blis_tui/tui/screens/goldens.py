@@ -518,7 +518,7 @@ class GoldensScreen(Screen[None]):
         self._show()
 
     @on(Input.Submitted, "#search")
-    def _found(self) -> None:
+    def _enter_list(self) -> None:
         self._list.focus()
 
     def action_cursor(self, rows: int) -> None:

@@ -109,7 +109,7 @@ class _Reader:
 
     def __init__(self, header: Sequence[str], columns: Columns, problems: Problems, adjust: Adjust) -> None:
         self._header = header
-        self._found = columns
+        self._columns = columns
         self._problems = problems
         self._adjust = adjust
         self._clock: Clock | None = None
@@ -138,7 +138,7 @@ class _Reader:
                 dict(zip(self._header, columns, strict=True)), range(before + 1, before + 1 + lines)
             )
             if numbers:
-                named = {what: cells[name] for what, name in self._found.names.items()}
+                named = {what: cells[name] for what, name in self._columns.names.items()}
                 self._add(clock.read_all(named["arrival"]), named, numbers)
         except NeedsSlowPath:
             return self._inspect(text, before, most, clock)
@@ -149,9 +149,9 @@ class _Reader:
         """Return how to read arrivals, determined by the first non-empty cell."""
         if self._clock is not None:
             return self._clock
-        arrival = self._found.names["arrival"]
+        arrival = self._columns.names["arrival"]
         cell, line = first_cell(text, self._header.index(arrival))
-        clock = clock_of(arrival, self._found.unit, cell, before + line, self._problems, native=self._found.native)
+        clock = clock_of(arrival, self._columns.unit, cell, before + line, self._problems, native=self._columns.native)
         if cell:
             self._clock = clock
         return clock
@@ -167,9 +167,9 @@ class _Reader:
             columns = dict(zip(self._header, zip(*rows, strict=True), strict=True))
             cells, numbers = self._adjust(columns, lines)
             self.left_out += len(lines) - len(numbers)
-            inspector = _Inspector(self._found.names, clock, self._problems)
+            inspector = _Inspector(self._columns.names, clock, self._problems)
             for row_number, line in enumerate(numbers):
-                inspector.row(line, {what: cells[name][row_number] for what, name in self._found.names.items()})
+                inspector.row(line, {what: cells[name][row_number] for what, name in self._columns.names.items()})
             known = next((time for time in inspector.times if time is not None), None)
             if known is not None:
                 times = [known if time is None else time for time in inspector.times]
@@ -186,7 +186,7 @@ class _Reader:
             for line, time in zip(lines, block.arrival_us or (), strict=True):
                 if abs(time) > _LONGEST_NS:
                     message = "the time is centuries away from that of the first request"
-                    self._problems.fail(line, self._found.names["arrival"], message, "correct it, or remove the line")
+                    self._problems.fail(line, self._columns.names["arrival"], message, "correct it, or remove the line")
         self._growing.add(block)
         self._lines.append(lines)
 
@@ -217,7 +217,7 @@ class _Reader:
         """Check that request ids are unique, and that all requests have one if any has."""
         if names is None or ("" not in (different := dict.fromkeys(names)) and len(different) == len(names)):
             return
-        column = self._found.names["request_id"]
+        column = self._columns.names["request_id"]
         seen: dict[str, int] = {}
         for line, name in zip(chain.from_iterable(self._lines), names, strict=True):
             if not name:
@@ -234,7 +234,7 @@ class _Reader:
         ):
             if 0 < end < time:
                 message = f"the deadline {end} is before the arrival {time}"
-                self._problems.add(line, self._found.names["deadline"], message, "deadlines are absolute; 0 = none")
+                self._problems.add(line, self._columns.names["deadline"], message, "deadlines are absolute; 0 = none")
 
 
 def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:

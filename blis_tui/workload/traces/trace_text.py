@@ -45,7 +45,7 @@ class Problems:
 
     def __init__(self, file: str) -> None:
         self._file = file
-        self._found: list[TraceProblem] = []
+        self._problems: list[TraceProblem] = []
 
     def add(self, line: int, column: str, message: str, advice: str | None = None, *, cell: str = "") -> None:
         """Note one problem; an empty ``column`` means the whole line; ``cell`` is the quoted beginning of the message.
@@ -53,11 +53,11 @@ class Problems:
         Raises:
             TraceError: this was the fiftieth.
         """
-        self._found.append(
+        self._problems.append(
             TraceProblem(file=self._file, line=line, column=column, message=message, help=advice, cell=cell)
         )
-        if len(self._found) >= MOST_TRACE_PROBLEMS:
-            raise TraceError(self._found)
+        if len(self._problems) >= MOST_TRACE_PROBLEMS:
+            raise TraceError(self._problems)
 
     def fail(self, line: int, column: str, message: str, advice: str | None = None) -> NoReturn:
         """Note one problem that prevents further reading.
@@ -66,12 +66,12 @@ class Problems:
             TraceError: always, with all that was noted.
         """
         self.add(line, column, message, advice)
-        raise TraceError(sorted(self._found, key=lambda problem: problem.line))
+        raise TraceError(sorted(self._problems, key=lambda problem: problem.line))
 
     def check(self) -> None:
         """Raise ``TraceError`` if there are any problems."""
-        if self._found:
-            raise TraceError(sorted(self._found, key=lambda problem: problem.line))
+        if self._problems:
+            raise TraceError(sorted(self._problems, key=lambda problem: problem.line))
 
 
 class TraceText:
