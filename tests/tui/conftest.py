@@ -17,6 +17,7 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from blis_tui.debugger.why import ranked_group
 from blis_tui.tui import app as app_module
 from blis_tui.tui import view as view_module
 from blis_tui.tui.catalog import check
@@ -95,6 +96,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_screen, "check", _check)
     # What a slow machine would compute in the reader's next pause is shown at once.
     monkeypatch.setattr(view_module, "_CHEAP_S", 1e9)
+    monkeypatch.setattr(ranked_group, "AT_ONCE_S", 1e9)
     # A program sets aside once what lives as long as it does: here every test has one, and leaves garbage behind.
     monkeypatch.setattr(app_module, "gc", SimpleNamespace(collect=lambda: 0, freeze=lambda: None))
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.units import percent_text
+from blis_tui.debugger.why import ranked_group
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.ranking import Position, ranking
 from blis_tui.debugger.why.relations import relations
 from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
 from blis_tui.tui.panes.request import PANE, inspector_lines, subject
 from tests.tui.debugging import debugging
 from tests.tui.pane_harness import OnePane, debugger, ranking_of, text_of, view_at
-from tests.tui.screens import press
+from tests.tui.screens import press, settle
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
@@ -256,3 +258,21 @@ async def test_space_plays_where_no_ranking_is_shown() -> None:
         await pilot.press("space")
         assert screen.session.driver.playing or screen.session.debugger.event > event
         assert _marks(screen) == ()
+
+
+async def test_a_ranking_that_takes_long_is_shown_as_far_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is known no line is marked, so that no key is about a request that is first by chance."""
+    monkeypatch.setattr(ranked_group, "AT_ONCE_S", 0)
+    async with debugging("kv-pressure", at="end", size=(100, 40)) as open_:
+        screen, box = open_.screen, open_.screen.query_one("#request", RowsBox)
+        await press(open_.pilot, "l")
+        screen.session.rank()
+        screen.show_view()
+        requests = screen.session.debugger.tape.requests
+        assert f"{requests - 1} requests are still to be read." in text_of(box._rows.lines)
+        assert box.at_cursor() is None
+        await settle(open_.pilot)
+        here = Position(screen.session.debugger.event, screen.session.debugger.settled)
+        (first,) = ranking(screen.session.debugger.tape, screen.session.selection.order, here, 1)
+        assert "still to be read" not in text_of(box._rows.lines)
+        assert box.at_cursor() == request_ref(first.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.base.classes import NamedTuple
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-AT_ONCE: Final = 50
-"""Number of lives that are read before the first look: 3 to 15 ms."""
+AT_ONCE_S: Final = 0.03
+"""Time for reading before the first look, in seconds: enough for some hundred lives."""
 
 
 class Wanted(NamedTuple):
@@ -66,8 +66,10 @@ class RankedGroup:
         self._wanted = wanted
         self.common = ()
         self._reading = self._read(wanted)
-        for _ in islice(self._reading, AT_ONCE):
-            pass
+        until_s = perf_counter() + AT_ONCE_S
+        for _ in self.follow():
+            if perf_counter() >= until_s:
+                break
         if self.reading:
             self._rank(wanted)
         self._grew = False

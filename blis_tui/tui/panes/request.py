@@ -492,11 +492,12 @@ def _ranking(view: View) -> object:
 
 
 def _cursor(view: View, left: Subject | None) -> Subject | None:
-    """Return where the cursor was left; in a ranking that does not have it, the first request."""
+    """Return where the cursor was left; in a ranking that does not have it, the first request, once that is known."""
     if not shows_ranking(view, subject(view)):
         return left
-    ranked = [request_ref(entry.name) for entry in view.ranking().ranked]
-    return left if left in ranked else next(iter(ranked), None)
+    ranking = view.ranking()
+    ranked = [request_ref(entry.name) for entry in ranking.ranked]
+    return left if left in ranked else None if ranking.reading else next(iter(ranked), None)
 
 
 def _points(view: View, cursor: Subject | None) -> Subject | None:
