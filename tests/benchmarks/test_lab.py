@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.lab import contradiction, document
+from benchmarks.lab import cached, contradiction, document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,24 @@ def test_what_says_too_little_contradicts_nothing() -> None:
     closed["load"]["kind"] = "closed"
     assert not contradiction(closed)
     assert not contradiction({**burst(1.0), "measured": {"duration_s": 50.0}})
+
+
+def test_equal_prompts_whose_first_half_is_fast_were_not_computed() -> None:
+    """A line of 1,000 that are served one after the other, the first half of them in a share of the time."""
+    for share in (0.5, 0.4, 0.36, 0.25):
+        times = [
+            10_000 * (share * at / 500 if at < 500 else share + (1 - share) * (at - 499) / 500) for at in range(1000)
+        ]
+        assert median(times) / mean(times) == pytest.approx(4 * share / (1 + 2 * share), rel=0.01)
+        figures = {"ttft_mean_ms": mean(times), "ttft_p50_ms": median(times), "ttft_p99_ms": times[989]}
+        run = {"load": {"kind": "at-once", "prompts": 1000}, "measured": figures}
+        assert cached(run) == (
+            f"1,000 equal prompts, half of them within {10 * share:.1f} of {times[989] / 1000:.1f} s"
+            if share < 0.37
+            else ""
+        )
+        assert not cached({**run, "load": {"kind": "at-once-sharegpt", "prompts": 1000}})
+    assert not cached(burst(40.0))
 
 
 @pytest.mark.parametrize(
