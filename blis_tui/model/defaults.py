@@ -282,6 +282,21 @@ def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, fl
     return {"host_floor_us": _SYNCHRONOUS_FLOOR_US, **_BETWEEN_STEPS_US, **sampling}
 
 
+_NEW_TILES_SINCE: Final = (0, 17)
+"""The first version of vLLM whose Triton kernel of experts has other default tiles (pull request 34846)."""
+
+
+def kernels(engine: str, version: str) -> Mapping[str, bool]:
+    """Return what a version's kernels differ in, as keys of `operators` step times.
+
+    Args:
+        engine: of the step times.
+        version: of vLLM, where it is known; empty = it is not.
+    """
+    old = engine == "vllm" and version and _numbers(version) < _NEW_TILES_SINCE
+    return {"old_expert_tiles": True} if old else {}
+
+
 COMPLETIONS: Final = "completions"
 CHAT: Final = "chat"
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.kv.capacity import parameters
-from blis_tui.model.defaults import CHAT, host_us
+from blis_tui.model.defaults import CHAT, host_us, kernels
 from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -375,6 +375,7 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
     asynchronous = batching.get("async_scheduling") is not False
     version = pool.engine.version or str(batching.get("version", ""))
     expected |= host_us(known.coefficients[traits.engine], version, asynchronous=asynchronous)
+    expected |= kernels(known.coefficients[traits.engine], pool.engine.version)
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
         if name == "steps" and value == 1.0:

@@ -26,6 +26,7 @@ from blis_tui.model.defaults import (
     default_of,
     host_us,
     intake_us,
+    kernels,
     running_requests,
     static_share,
     vllm_limits,
@@ -288,12 +289,14 @@ def _of_host(document: Document, owner: DataPath, engine: str) -> Mapping[str, J
     batching = as_map(document.get("policy", "batching"))
     scheduled = batching.get("kind") == "vllm-v1"
     rules = batching.get("version", "") if scheduled else ""
-    version = str(document.get(*where(document, owner, "engine", "version")) or rules)
+    own = str(document.get(*where(document, owner, "engine", "version")) or "")
+    version = own or str(rules)
     host = host_us(engine, version, asynchronous=not scheduled or batching.get("async_scheduling") is not False)
     if engine != "vllm" or not scheduled:
         return host
-    family = str(document.get(*where(document, owner, "model", "config", "model_type")))
-    return {**host, **intake_us(str(document.get("workload", "endpoint")), version, family)}
+    config = as_map(document.get(*where(document, owner, "model", "config")))
+    intake = intake_us(str(document.get("workload", "endpoint")), version, str(config.get("model_type")))
+    return {**host, **intake, **(kernels(engine, own) if config.get("num_local_experts") else {})}
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:

@@ -154,6 +154,11 @@ class OperatorSettings:
         minimum=0,
         maximum=10**9,
     )
+    old_expert_tiles: bool | None = setting(
+        "Whether experts in 16 bits that vLLM has no tuned tiles for, on H100 and H200, have its default tiles up to"
+        " 0.16, with which many tokens take up to twice as long. Default: as `engine.version` says, otherwise false.",
+        default=None,
+    )
     queue_us: float | None = setting(
         "From a request's arrival until it waits, whatever else goes on (us): what passes while a process in front of"
         " the engine does something else. Default: 3600 for vLLM, 9000 for TensorRT-LLM.",
