@@ -386,9 +386,8 @@ class Converted(Conversion):
             self.set("policy.batching.version", rules, ())
         if numbers < _SYNCHRONOUS_BEFORE and "async-scheduling" not in self.options:
             self.set("policy.batching.async_scheduling", False, ())
-        if f"{numbers[0]}.{numbers[1]}" not in ("0.32", "0.33"):
-            self.set("engine.version", self._version, ())
         if f"{numbers[0]}.{numbers[1]}" not in ("0.10", "0.32", "0.33"):
+            self.set("engine.version", self._version, ())
             text = f"vLLM {self._version} is simulated by the rules of {rules or '0.32'}"
             self.given.note(Fate.APPROXIMATED, (), text)
 

@@ -100,7 +100,7 @@ def test_an_image_says_the_version(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     image = "docker run --gpus all -p 80:80 vllm/vllm-openai:v{} \\\n  --model Qwen/Qwen3-14B # all\n"
     for version, own, rules, asynchronous, sorting_us in (
-        ("0.10.2", "0.10.2", "0.10", False, 130),
+        ("0.10.2", None, "0.10", False, 130),
         ("0.11.0", "0.11.0", "0.10", False, 130),
         ("0.13.0", "0.13.0", None, False, 130),
         ("0.21.0", "0.21.0", None, None, 100),
@@ -112,8 +112,7 @@ def test_an_image_says_the_version(tmp_path: Path) -> None:
         batching = document["policy"]["batching"]
         assert (batching.get("version"), batching.get("async_scheduling")) == (rules, asynchronous)
         assert document.get("engine", {}).get("version") == own
-        noted = f"vLLM {version} is simulated by the rules of" in notes_text(imported.notes)
-        assert noted == (version in {"0.11.0", "0.13.0", "0.21.0"})
+        assert (f"vLLM {version} is simulated by the rules of" in notes_text(imported.notes)) == (own is not None)
         assert blis_tui.load(document).pools[0].latency.settings["sort_step_us"] == sorting_us
 
 
