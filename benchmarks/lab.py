@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import blis_tui
 from blis_tui.base.errors import BlisError
-from blis_tui.model.defaults import SORTING_US
+from blis_tui.model.defaults import CHAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,16 +37,10 @@ prompt: where half of them are each, it says little. ``itl_mean`` is their mean.
 ENGINES: Final = {"trtllm": "tensorrt-llm"}
 LEAST_WAIT: Final = 0.5
 """See :func:`contradiction`; other bursts are at 0.65 and more."""
+LEAST_MEDIAN: Final = 0.85
+"""See :func:`cached`; other bursts of equal prompts are at 0.94 and more."""
 CACHED_TEMPLATE: Final = 64
 """Tokens of a chat template that all requests share and the prefix cache holds, where it is longer than a block."""
-PARSING_VERSION: Final = "0.11.0"
-PARSING_US: Final = 3900 + 7000
-"""vLLM 0.11.0 most likely parses the chat template anew for each chat request (``resolve_chat_template_kwargs``, whose
-result current versions keep). That takes 6 to 8 s for 1,000 requests (pull request 20065, of another place)."""
-HARMONY_US: Final = 1300
-"""gpt-oss: chat prompts are made without a template, in Rust (``openai_harmony``). Found on one machine of these."""
-FLASHINFER_SINCE: Final = 20
-"""The minor version of vLLM from which FlashInfer's sampler is taken to be the default: 0.19 was measured to sort."""
 PROMPT_GRAPHS_SINCE: Final = 10
 """The last part of SGLang's version from which steps with prompts are CUDA graphs by default: 0.5.10."""
 GROUPS: Final[Mapping[str, Callable[[dict[str, Any]], str]]] = {
@@ -90,15 +84,6 @@ def answer(random: Random, average: float, most: int) -> int:
     return tokens
 
 
-def chat_us(run: dict[str, Any]) -> int | None:
-    """What taking in a chat request costs the server, where that is known to differ from a completion's (us)."""
-    if run["engine"] != "vllm" or not run["load"]["template_tokens"]:
-        return None
-    if run["model"].startswith("gpt-oss"):
-        return HARMONY_US
-    return PARSING_US if run["engine_version"] == PARSING_VERSION else None
-
-
 def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object]:
     """The experiment that a run is."""
     load = run["load"]
@@ -109,11 +94,9 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
         engine["cudagraph_mode"] = "FULL_DECODE_ONLY"
     if run.get("kv_blocks_at_least"):
         engine["kv_blocks"] = run["kv_blocks_at_least"]
-    if intake := chat_us(run):
-        engine["front_end"] = {"request_us": intake}
+    if run["engine"] == "vllm":
+        engine["version"] = ".".join(run["engine_version"].split(".")[:3])
     sampling: dict[str, object] = {"sampling": "plain"} if load.get("temperature") == 0 else {}
-    if run["engine"] == "vllm" and int(run["engine_version"].split(".")[1]) < FLASHINFER_SINCE:
-        sampling |= SORTING_US
     asked = lengths(run, folder)
     workload: dict[str, object]
     if load["kind"] in ("closed", "constant-rate"):
@@ -134,6 +117,7 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
             for number, (prompt, tokens) in enumerate(asked):
                 file.write(f"{number},{prompt + template},{tokens},{'template' if shared else ''},{shared}\n")
         workload = {"trace": {"file": str(trace)}}
+    workload |= {"endpoint": CHAT} if load["template_tokens"] else {}
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
@@ -225,6 +209,23 @@ def contradiction(run: dict[str, Any]) -> str:
     )
 
 
+def cached(run: dict[str, Any]) -> str:
+    """Why the first half of a burst of equal prompts must have been in the prefix cache; empty = it need not have been.
+
+    Equal prompts take equally long, so the median one waits as long as the mean one, unless the first half is faster:
+    within a share ``f`` of the whole time, their ratio is ``4 f / (1 + 2 f)``. ``vllm bench serve`` draws the n-th
+    random prompt of a seed alike whatever its length (``benchmarks/datasets.py``, 0.11.0: equal lengths take nothing
+    from the generator), so those of a run begin like those of the run before it, of half as many prompts here.
+    """
+    measured, load = run["measured"], run["load"]
+    if load["kind"] != "at-once" or not {"ttft_mean_ms", "ttft_p50_ms", "ttft_p99_ms"} <= measured.keys():
+        return ""
+    if measured["ttft_p50_ms"] >= LEAST_MEDIAN * measured["ttft_mean_ms"]:
+        return ""
+    first_s, all_s = (measured[name] / 1000.0 for name in ("ttft_p50_ms", "ttft_p99_ms"))
+    return f"{load['prompts']:,} equal prompts, half of them within {first_s:.1f} of {all_s:.1f} s"
+
+
 def table(rows: Sequence[tuple[dict[str, Any], dict[str, float]]]) -> str:
     """Mean and median absolute errors, and the signed median, by group."""
     lines = [f"{'':<44}{'n':>4}" + "".join(f"{metric:>22}" for metric in METRICS)]
@@ -253,7 +254,7 @@ def main() -> None:
     asked = parser.parse_args()
     runs = [one for one in json.loads((asked.data / "runs.json").read_text())["runs"] if one["trust"] != "doubtful"]
     runs = [one for one in runs if asked.only in one["id"]]
-    doubtful = {one["id"]: why for one in runs if (why := contradiction(one))}
+    doubtful = {one["id"]: why for one in runs if (why := contradiction(one) or cached(one))}
     runs = [one for one in runs if one["id"] not in doubtful]
     with ProcessPoolExecutor(asked.jobs) as pool:
         found = list(pool.map(partial(simulated, folder=asked.data), runs))

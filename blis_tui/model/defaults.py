@@ -257,6 +257,13 @@ _FLASHINFER_US: Final[Mapping[str, float]] = MappingProxyType({"sort_step_us": 1
 """The same by FlashInfer's kernel, SGLang's, and vLLM's default since pull request 40376, which has the figures: for
 64, 128 and 512 rows of 131,072 logits it takes 0.10, 0.13 and 0.37 ms by top-p alone, 0.20 and 0.26 ms (64, 128) by
 top-k and top-p; sorting took 1.0, 2.3 and 6.2. What is taken here lies between the two."""
+_FLASHINFER_SINCE: Final = (0, 20)
+"""The first version of vLLM that is taken to sample with FlashInfer's kernel: 0.19 was measured to sort."""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the parts of a version, such as 0.11.0, as numbers."""
+    return tuple(int(part) for part in version.split("."))
 
 
 def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, float]:
@@ -264,12 +271,88 @@ def host_us(engine: str, version: str, *, asynchronous: bool) -> Mapping[str, fl
 
     Args:
         engine: of the step times, `vllm` or `tensorrt-llm`, of which this is not known: as fitted, it sorts.
-        version: of vLLM's scheduler; empty for others.
+        version: vLLM's, such as `0.13.0`, or that of its scheduler, `0.32`; empty for others.
         asynchronous: whether the scheduler works while the GPU does.
     """
     if engine != "vllm":
         return {"host_floor_us": 0.0, **SORTING_US}
-    sampling = SORTING_US if version == "0.10" else _FLASHINFER_US
+    sampling = SORTING_US if version and _numbers(version) < _FLASHINFER_SINCE else _FLASHINFER_US
     if asynchronous:
         return {"host_floor_us": _FLOOR_US, **sampling}
     return {"host_floor_us": _SYNCHRONOUS_FLOOR_US, **_BETWEEN_STEPS_US, **sampling}
+
+
+_NEW_TILES_SINCE: Final = (0, 17)
+"""The first version of vLLM whose Triton kernel of experts has other default tiles (pull request 34846)."""
+
+
+def kernels(engine: str, version: str) -> Mapping[str, bool]:
+    """Return what a version's kernels differ in, as keys of `operators` step times.
+
+    Args:
+        engine: of the step times.
+        version: of vLLM, where it is known; empty = it is not.
+    """
+    old = engine == "vllm" and version and _numbers(version) < _NEW_TILES_SINCE
+    return {"old_expert_tiles": True} if old else {}
+
+
+COMPLETIONS: Final = "completions"
+CHAT: Final = "chat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequests:
+    """What the process in front of vLLM takes for a chat request, where that is known to differ from a completion."""
+
+    model_type: str = ""
+    """Family of the model, as its `config.json` calls it; empty = any."""
+    version: str = ""
+    """vLLM's version; empty = any."""
+    request_us: float
+    source: str
+    """Why, and where it was measured."""
+
+    def text(self) -> str:
+        """Return it in words."""
+        where = f"models of `model_type: {self.model_type}`" if self.model_type else f"vLLM {self.version}"
+        return f"{self.request_us:,.0f} for {where} ({self.source})"
+
+
+CHAT_REQUESTS: Final = (
+    ChatRequests(
+        model_type="gpt_oss",
+        request_us=1300.0,
+        source="they have no template, but OpenAI's library in Rust; measured on one A100 machine",
+    ),
+    ChatRequests(
+        version="0.11.0",
+        request_us=3900.0 + 7000.0,
+        source="which parses the chat template anew for each, entrypoints/chat_utils.py, until pull request 26227;"
+        " measured on one A100 machine",
+    ),
+)
+"""The first row that applies counts; others take as long as completions. Another place that parsed the template for
+each request took 6 to 8 s for 1,000 of them (vLLM pull request 20065)."""
+
+
+def intake_us(endpoint: str, version: str, model_type: str) -> Mapping[str, float]:
+    """Return what vLLM's API server takes for a request in microseconds, as keys of `operators` step times.
+
+    Args:
+        endpoint: of the workload, :data:`COMPLETIONS` or :data:`CHAT`.
+        version: vLLM's.
+        model_type: family of the model.
+
+    Returns:
+        Nothing if it is what step times have by default.
+    """
+    for row in CHAT_REQUESTS if endpoint == CHAT else ():
+        if row.model_type in ("", model_type) and row.version in ("", version):
+            return {"request_us": row.request_us}
+    return {}
+
+
+def chat_requests() -> str:
+    """Return a sentence on what chat requests take, with the sources."""
+    return f"With vLLM's scheduler and `operators` step times: {'; '.join(row.text() for row in CHAT_REQUESTS)}."

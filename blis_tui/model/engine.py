@@ -448,6 +448,14 @@ class Engine:
         minimum=0,
         maximum=10**9,
     )
+    version: str = key(
+        "The engine's version, such as `0.13.0`, for what depends on it beside the scheduler's rules, which"
+        " `policy.batching.version` names: how vLLM's `operators` step times sample, what they take for a chat request"
+        " (`workload.endpoint`) and for experts (`latency.old_expert_tiles`). Left out = as that of the rules samples.",
+        absent="",
+        pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){1,2}$",
+        examples=["0.13.0"],
+    )
     max_model_len: int | None = amount(
         "Longest prompt plus output in tokens: `auto` = the model's own limit capped by the KV cache, `none` ="
         " unlimited, or a number.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.model.control_plane import SLO_CLASSES
+from blis_tui.model.defaults import CHAT, COMPLETIONS, chat_requests
 from blis_tui.model.keys import SMALLEST, DocumentKey, amount, choice, document_key, key, part, plug_in
 
 if TYPE_CHECKING:
@@ -670,4 +671,14 @@ class Workload:
         Trace,
         absent=None,
         examples=[{"file": "requests.csv", "format": "requests"}],
+    )
+    endpoint: str = choice(
+        "The endpoint of the API server that all requests use. Left out = `completions`.",
+        {
+            COMPLETIONS: "Prompts, as the step times were measured with.",
+            CHAT: f"Messages, which the server puts into the model's chat template. {chat_requests()} Otherwise, and"
+            " where `engine.front_end` has a `request_us`, as with completions. Lengths include the template.",
+        },
+        absent=COMPLETIONS,
+        examples=[CHAT],
     )

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.kv.capacity import parameters
-from blis_tui.model.defaults import host_us
+from blis_tui.model.defaults import CHAT, host_us, kernels
 from blis_tui.model.machine import MXFP4_BYTES, NVFP4_BYTES
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -346,6 +346,8 @@ def _reasons(
     for measured_setting in OF_EXPERIMENT:
         if reason := measured_setting.reason(experiment):
             yield reason, measured_setting.spoils
+    if experiment.workload.endpoint == CHAT and _known_to_differ(pool):
+        yield f"`workload.endpoint: {CHAT}` (measured: completions)", WAIT_METRICS
     yield from _of_batching(experiment, known, traits.engine)
     if reason := _of_routing(experiment):
         yield reason, WAIT_METRICS
@@ -371,11 +373,15 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
     expected = {**known.settings, "engine": known.coefficients[traits.engine], "steps": None}
     batching = experiment.policy.batching.settings  # they are asked for by themselves
     asynchronous = batching.get("async_scheduling") is not False
-    expected |= host_us(known.coefficients[traits.engine], str(batching.get("version", "")), asynchronous=asynchronous)
+    version = pool.engine.version or str(batching.get("version", ""))
+    expected |= host_us(known.coefficients[traits.engine], version, asynchronous=asynchronous)
+    expected |= kernels(known.coefficients[traits.engine], pool.engine.version)
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
         if name == "steps" and value == 1.0:
             continue  # its value is multiplied by zero
+        if name == "request_us" and experiment.workload.endpoint == CHAT:
+            continue  # the endpoint is asked by itself
         if name not in known.varied and value != expected.get(name):
             return f"{name} {value} beside this engine and these step times"
     return server_reason(pool, traits, known)
@@ -401,6 +407,11 @@ def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
     if traits.tensor_parallel > TWICE * most:
         return f"tensor parallelism {traits.tensor_parallel} (measured: up to {most})"
     return ""
+
+
+def _known_to_differ(pool: Pool) -> bool:
+    """Return whether chat requests of a pool are known to take its API server another time than completions."""
+    return pool.latency.kind == "operators" and pool.latency.settings.get("request_us") is not None
 
 
 def _of_arrivals(client: Client) -> str:

@@ -25,6 +25,8 @@ from blis_tui.model.defaults import (
     Server,
     default_of,
     host_us,
+    intake_us,
+    kernels,
     running_requests,
     static_share,
     vllm_limits,
@@ -277,14 +279,24 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
     sampling = latency.get("sampling") or sampling_of(as_map(document.get(*where(document, owner, "model"))))
-    batching = as_map(document.get("policy", "batching"))
-    host: Mapping[str, Json] = host_us(
-        str(latency.get("engine", "vllm")),
-        str(batching.get("version", "")),
-        asynchronous=batching.get("kind") != "vllm-v1" or batching.get("async_scheduling") is not False,
-    )
+    host = _of_host(document, owner, str(latency.get("engine", "vllm")))
     left_out = {key: us for key, us in host.items() if latency.get(key) is None}
     return {**latency, **left_out, "tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
+
+
+def _of_host(document: Document, owner: DataPath, engine: str) -> Mapping[str, Json]:
+    """Return what the host of a pool's engine takes, by its version, scheduler and load."""
+    batching = as_map(document.get("policy", "batching"))
+    scheduled = batching.get("kind") == "vllm-v1"
+    rules = batching.get("version", "") if scheduled else ""
+    own = str(document.get(*where(document, owner, "engine", "version")) or "")
+    version = own or str(rules)
+    host = host_us(engine, version, asynchronous=not scheduled or batching.get("async_scheduling") is not False)
+    if engine != "vllm" or not scheduled:
+        return host
+    config = as_map(document.get(*where(document, owner, "model", "config")))
+    intake = intake_us(str(document.get("workload", "endpoint")), version, str(config.get("model_type")))
+    return {**host, **intake, **(kernels(engine, own) if config.get("num_local_experts") else {})}
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:

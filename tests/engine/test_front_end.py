@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,3 +185,52 @@ def test_no_process_is_none() -> None:
     assert [instance.front_end for instance in simulation.cluster.instances] == [None] * len(
         simulation.cluster.instances
     )
+
+
+def last_accepted_us(model: str, batching: str, **more: object) -> int:
+    """When the last of 20 requests that come at once reaches the scheduler."""
+    client = {"id": "all", "arrivals": {"kind": "closed-loop", "users": 20}, "input_tokens": 64, "output_tokens": 2}
+    overrides = {
+        "model": model,
+        "hardware": "h100",
+        "cluster.tensor_parallel": 2,
+        "policy.batching": {"kind": batching},
+        "latency": {"kind": "operators", "sampling": "plain"},
+        "engine.front_end": {"varying": 0},
+        "workload": {"requests": 20, "clients": [client], **more.pop("workload", {})},  # type: ignore[dict-item]
+        "expect": [],
+        **more,
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("steady-chat", set=overrides))
+    simulation.run()
+    return max(row.queued_us or 0 for row in simulation.report().rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "batching", "version", "more_us"),
+    [
+        ("qwen3-14b", "vllm-v1", "0.11.0", 7000),
+        ("qwen3-14b", "vllm-v1", "0.11.1", 0),
+        ("qwen3-14b", "vllm-v1", "0.10.2", 0),
+        ("gpt-oss-120b", "vllm-v1", "0.11.0", 1300 - 3900),
+        ("gpt-oss-120b", "vllm-v1", "0.32.0", 1300 - 3900),
+        ("gpt-oss-120b", "sglang", "0.5.6", 0),
+    ],
+)
+def test_chat_requests_of_some_servers_take_longer_or_shorter(
+    model: str, batching: str, version: str, more_us: int
+) -> None:
+    """The process works on 20 requests, one after the other, so the last one comes 20 times as much later."""
+    engine = {"engine.version": version}
+    late = last_accepted_us(model, batching, workload={"endpoint": "chat"}, **engine)
+    assert late - last_accepted_us(model, batching, **engine) == 20 * more_us
+
+
+def test_what_a_document_says_of_requests_counts_before_the_endpoint() -> None:
+    own = {"engine.front_end": {"varying": 0, "request_us": 5000}, "engine.version": "0.11.0"}
+    both = [
+        last_accepted_us("qwen3-14b", "vllm-v1", workload={"endpoint": at}, **own) for at in ("completions", "chat")
+    ]
+    assert both[0] == both[1]
+    of_steps = {"latency": {"kind": "operators", "sampling": "plain", "request_us": 5000}, "engine.version": "0.11.0"}
+    assert last_accepted_us("qwen3-14b", "vllm-v1", workload={"endpoint": "chat"}, **of_steps) == both[0]

@@ -437,6 +437,7 @@ NOT_ASKED: dict[type, str] = {
     Pool: "name role instances",  # roles are those of disaggregation; how many: routing is asked
     Engine: "max_model_len kv_blocks disable_hybrid_kv_cache_manager gpu_memory_utilization enable_prefix_caching"
     " host_link"  # waits, hits show them
+    " version"  # the step times that follow from it are asked
     " expert_imbalance all_to_all",  # of experts on several ranks, which are asked
     Policy: "name priority slo_priorities",  # read by orders, victims, admission and gateways, which are asked
     Cluster: "signals",  # routing that looks at them is asked
@@ -453,7 +454,7 @@ ELSEWHERE: dict[type, str] = {
     Engine: "max_num_seqs max_num_batched_tokens",
     Policy: "routing batching",
     Cluster: "",
-    Workload: "clients",
+    Workload: "clients endpoint",
     Client: "max_output_tokens",
     Hardware: " ".join(accuracy.FIGURES),
 }

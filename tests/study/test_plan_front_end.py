@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.study.api import study_from
+from blis_tui.study.planning.answer import busy_processes
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sensitivity import PROCESSES, Effect, sensitivity
 from blis_tui.study.store import MemoryStore
@@ -37,6 +38,16 @@ def test_processes_are_proposed_where_they_are_what_an_instance_lacks() -> None:
     assert made.best.size == 2
     assert made.front_end is not None
     assert (made.front_end.size, made.front_end.processes) == (1, 2)
+
+
+def test_what_a_request_takes_is_that_of_its_endpoint() -> None:
+    """100 completions a second take 0.39 of a process, as many chat requests of vLLM 0.11.0 more than all of it."""
+    usual = {**_SHORT, "engine": {"version": "0.11.0"}, "policy.batching": {"kind": "vllm-v1"}}
+    for endpoint, busy in (("completions", None), ("chat", 1)):
+        experiment = blis_tui.load("quickstart", set={**usual, "workload.endpoint": endpoint})
+        assert busy_processes(experiment, 100.0, 1) == busy
+    given = {**usual, "workload.endpoint": "chat", "engine": {"version": "0.11.0", "front_end": {"request_us": 3900}}}
+    assert busy_processes(blis_tui.load("quickstart", set=given), 100.0, 1) is None
 
 
 def test_processes_are_not_proposed_where_the_gpu_is_the_limit() -> None:

@@ -12,6 +12,7 @@ from blis_tui.engine.latency.operator_kernels import (
     context_token_us,
     index_read_us,
     marlin_experts,
+    old_tiles,
     read_again_us,
     runs_marlin,
     sinks_factor,
@@ -84,7 +85,7 @@ class OperatorCosts:
         self._hidden_bytes = model.hidden_size * model.activation_bytes
         parts = {"products": self._products(tables)}
         if layers.expert_layers:
-            parts["experts"] = [(layers.expert_layers, self._experts(tables, model, split, apart, settings.engine))]
+            parts["experts"] = [(layers.expert_layers, self._experts(tables, model, split, apart, settings))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
             parts["all-reduce"] = self._sums(curve, spread=wide is not None and wide.ranks > 1)
@@ -125,7 +126,9 @@ class OperatorCosts:
                 curves.append((product.times * rest.products, own))
         return curves
 
-    def _experts(self, tables: OperatorTables, model: Model, split: int, apart: int, engine: str) -> Curve:
+    def _experts(
+        self, tables: OperatorTables, model: Model, split: int, apart: int, settings: OperatorSettings
+    ) -> Curve:
         """Return the time of a layer's experts, which are spread over ``apart`` GPUs; the busiest counts.
 
         Raises:
@@ -138,10 +141,13 @@ class OperatorCosts:
         experts, top_k = model.num_experts // apart, model.num_experts_per_tok / apart
         spread = self.rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
         curve: Curve | None
-        if runs_marlin(kind, tables, engine):
+        if runs_marlin(kind, tables, settings.engine):
             curve = marlin_experts(tables, kind, model.hidden_size, width / parts, experts, top_k, spread)
         else:
             curve = tables.experts(kind, model.hidden_size, width, experts, top_k, parts, spread)
+            if curve is not None and settings.old_expert_tiles:
+                own_width = (model.moe_intermediate_size or model.intermediate_size) / parts
+                curve = old_tiles(curve, kind, tables.name, experts, own_width, top_k)
         if curve is None:
             raise PolicyError(f"no mixture of experts was measured on {tables.name}")
         busiest = Busiest(

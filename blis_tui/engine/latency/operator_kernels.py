@@ -6,6 +6,7 @@ They were chosen with servers of a performance lab in view (GPUStack's: gpt-oss,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.kv.capacity import index_bytes
@@ -46,6 +47,53 @@ _MARLIN_REACHED: Final = 0.55
 """Share of the peak of 16-bit units that it reaches."""
 _MARLIN_READ: Final = 0.8
 """Share of the memory's bandwidth at which it reads weights."""
+
+_OLD_TILES: Final = Curve((8.0, 16.0, 32.0, 64.0, 128.0, 256.0), (1.0, 1.36, 1.37, 1.58, 1.88, 2.0))
+"""By tokens of an expert, how much longer vLLM's Triton kernel takes with its default tiles up to 0.16 (64 rows, 64
+columns, 32 in depth; ``get_default_config`` in ``fused_moe.py``) than with those of now. Measured for Qwen3 30B's 128
+experts in FP8 on H100 (vLLM pull request 24700: 355, 392, 536, 912 and 1,648 us for 256, 512, 1,024, 2,048 and 4,096
+tokens) against the tables, of vLLM 0.24. "Up to 2 times" says pull request 34846, which replaced them in 0.17; for
+experts in 16 bits on H200 it was 1.0 at 8 tokens and 1.38 at 16 (SGLang pull request 34150, whose tiles are alike)."""
+_TUNED_TILES: Final = {
+    "h100": frozenset(
+        {
+            *((8, 1792), (8, 2048), (8, 3584), (8, 4096), (8, 7168), (16, 1344), (16, 1792), (16, 2688), (62, 256)),
+            *((62, 512), (64, 320), (64, 640), (64, 1280), (72, 384), (72, 768), (128, 192), (128, 512), (128, 928)),
+            *((128, 1856), (256, 512), (512, 128), (512, 256), (512, 512)),
+        }
+    ),
+    "h200": frozenset(
+        {
+            *((8, 1792), (8, 2048), (8, 3584), (8, 4096), (8, 7168), (8, 14336), (16, 1024), (16, 2048), (64, 320)),
+            *((64, 640), (64, 1280), (64, 2560), (128, 192), (128, 384), (128, 512), (128, 768), (128, 1024)),
+            *((512, 64), (512, 128), (512, 256), (512, 512)),
+        }
+    ),
+}
+"""GPU -> experts of a GPU and their widths, in 16 bits, for which vLLM 0.16.0 ships tuned tiles
+(``fused_moe/configs``). Those of former versions are among them, so a few that these lack count as tuned."""
+
+
+def old_tiles(curve: Curve, kind: str, gpu: str, experts: int, width: float, top_k: float) -> Curve:
+    """Return the times of a layer's experts with vLLM's default tiles up to 0.16, where it ships no tuned ones.
+
+    Args:
+        curve: their times with tuned tiles, by tokens.
+        kind: type of their weights.
+        gpu: name of its tables.
+        experts: how many a GPU has.
+        width: of the part of one that a GPU has.
+        top_k: how many of them a token chooses.
+    """
+    tuned = _TUNED_TILES.get(gpu)
+    if kind != "bfloat16" or tuned is None or (experts, width) in tuned:
+        return curve
+    most = _OLD_TILES.sizes[-1]
+    slower = (
+        time * _OLD_TILES.at(min(most, size * top_k / experts))
+        for size, time in zip(curve.sizes, curve.times_us, strict=True)
+    )
+    return replace(curve, times_us=tuple(slower))
 
 
 def sinks_factor(layers: Layers, tables: OperatorTables, engine: str) -> float:

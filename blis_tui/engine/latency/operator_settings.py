@@ -154,6 +154,11 @@ class OperatorSettings:
         minimum=0,
         maximum=10**9,
     )
+    old_expert_tiles: bool | None = setting(
+        "Whether experts in 16 bits that vLLM has no tuned tiles for, on H100 and H200, have its default tiles up to"
+        " 0.16, with which many tokens take up to twice as long. Default: as `engine.version` says, otherwise false.",
+        default=None,
+    )
     queue_us: float | None = setting(
         "From a request's arrival until it waits, whatever else goes on (us): what passes while a process in front of"
         " the engine does something else. Default: 3600 for vLLM, 9000 for TensorRT-LLM.",
@@ -168,7 +173,8 @@ class OperatorSettings:
     )
     request_us: float | None = setting(
         "The process in front of the engine: a request (us). Those that come while it is busy wait, and are taken in"
-        " together. Half of the time varies from request to request. Default: 3900 for vLLM, 9000 for TensorRT-LLM.",
+        " together. Half of the time varies from request to request. Default: 3900 for vLLM (chat requests:"
+        " `workload.endpoint`), 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
         maximum=10**9,
@@ -217,15 +223,14 @@ class OperatorSettings:
     )
     sort_step_us: float | None = setting(
         "Top-p or top-k: per step (us). Default: 100, as FlashInfer's kernel takes; 130 where logits are sorted, in"
-        " vLLM 0.10, and for TensorRT-LLM. For a server of vLLM 0.11 to 0.19, whose scheduler is simulated as 0.32's,"
-        " give 130.",
+        " vLLM up to 0.19 (`engine.version`), and for TensorRT-LLM.",
         default=None,
         minimum=0,
         maximum=10**9,
     )
     sort_logits_us: float | None = setting(
         "The same, per request and 1000 entries of the vocabulary (us), whatever the memory's bandwidth, as it works in"
-        " the GPU's caches. Default: 0.006; 0.17 where logits are sorted, and to give for vLLM 0.11 to 0.19.",
+        " the GPU's caches. Default: 0.006; 0.17 where logits are sorted.",
         default=None,
         minimum=0,
         maximum=10**9,

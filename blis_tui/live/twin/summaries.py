@@ -31,6 +31,7 @@ from blis_tui.base.input_files import read_input
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Source
 from blis_tui.base.units import plural
+from blis_tui.model.defaults import CHAT
 from blis_tui.results.stats import percentile
 from blis_tui.spec.read import parse
 
@@ -85,6 +86,8 @@ class Summary:
     """Most requests in flight."""
     prompts: Lengths | None
     answers: Lengths | None
+    chat: bool = False
+    """Whether the file says that requests were chats."""
 
     def lacking(self) -> list[str]:
         """Return what the file leaves out, as words."""
@@ -227,6 +230,7 @@ def _aiperf(root: _Node, path: Path, run: str) -> Summary:
         users=users,
         prompts=prompts.lengths() if prompts else None,
         answers=answers.lengths() if answers else None,
+        chat=CHAT in (root.map("input_config", "endpoint") or _Node({})).text("type"),
     )
 
 
@@ -267,6 +271,7 @@ def _serving(root: _Node, path: Path, run: str) -> Summary:
         users=root.count("max_concurrency"),
         prompts=_listed(root, "input_lens", "total_input_tokens", completed),
         answers=_listed(root, "output_lens", "total_output_tokens", completed),
+        chat=any(CHAT in root.text(key) for key in ("backend", "endpoint_type")),
     )
 
 

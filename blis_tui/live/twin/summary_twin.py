@@ -17,6 +17,7 @@ from blis_tui.base.errors import SpecError, TraceError
 from blis_tui.base.text import aligned, printable
 from blis_tui.base.units import in_words, plural, share_change_text
 from blis_tui.live.twin.summaries import is_finite
+from blis_tui.model.defaults import CHAT
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _workload(summary: Summary, notes: list[str]) -> dict[str, object] | None:
         return None
     client: dict[str, object] = {"id": "file"}
     document: dict[str, object] = {"requests": summary.completed or _MANY * max(users or 1, 10), "clients": [client]}
+    document |= {"endpoint": CHAT} if summary.chat else {}
     if not summary.completed:
         notes.append(f"not in the file: how many requests were sent; simulated are {document['requests']:,}")
     if is_finite(rate):

@@ -126,7 +126,8 @@ class _Export:
         self.model = _id_of(_name(self.data.get("model")))
         self.hardware = _name(self.data.get("hardware"))
         head: dict[str, Json] = {**_HEAD, "model": self.model, "hardware": self.hardware, "workload": "chatbot"}
-        self.version = str(batching.get("version"))
+        version = as_map(self.data.get("engine")).get("version")
+        self.tag = f"v{version}" if version else _TAGS.get(str(batching.get("version")), "latest")
         bare: dict[str, Json] = {**head, "policy": {"batching": matching.batching}}
         # Unchecked: on one GPU, without any argument, the model need not fit.
         self._bare = as_map(resolve(open_source("-", yaml_text(bare))).document.data)
@@ -134,12 +135,8 @@ class _Export:
 
     @property
     def image(self) -> str:
-        """The container image, with the version whose scheduler is simulated if there is one."""
-        return (
-            f"{self.engine.image}:{_TAGS.get(self.version, 'latest')}"
-            if ":" not in self.engine.image
-            else (self.engine.image)
-        )
+        """The container image, with the engine's version, or that whose scheduler is simulated, if there is one."""
+        return self.engine.image if ":" in self.engine.image else f"{self.engine.image}:{self.tag}"
 
     @property
     def several(self) -> bool:

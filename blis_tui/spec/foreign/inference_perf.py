@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import as_list, as_map
 from blis_tui.base.units import plural
+from blis_tui.model.defaults import CHAT
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name, clamped_normal
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
     from blis_tui.spec.foreign.reading import Imported, Section
 
-_UNRELATED: Final = ("api", "metrics", "report", "storage", "tokenizer", "circuit_breakers", "logLevel", "goodput")
+_UNRELATED: Final = ("metrics", "report", "storage", "tokenizer", "circuit_breakers", "logLevel", "goodput")
 _OF_THE_LOADER: Final = (
     *("num_workers", "worker_max_concurrency", "worker_max_tcp_connections"),
     *("request_retries", "request_retry_backoff_sec"),
@@ -58,7 +59,8 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
     server = root.section("server")
     if server is not None:
         _server(server)
-    for key in _UNRELATED:
+    chat = CHAT in (root.get("api"), as_map(root.get("api")).get("type"))
+    for key in _UNRELATED if chat else ("api", *_UNRELATED):
         root.note(Fate.NO_EFFECT, key, "it is about measuring, not about the requests")
     root.finish()
     kinds = _kinds(data)
@@ -76,7 +78,7 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
         kind="Workload",
         name=as_name(path.stem) if name is None else name,
         description=f"Imported from the inference-perf configuration {path.name}.",
-        body={**body, "clients": clients},
+        body={**body, **({"endpoint": CHAT} if chat else {}), "clients": clients},
         origins={("clients",): data.path, ("stages",): (*load.path, "stages")},
     ).finish()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import Document, Source
 from blis_tui.base.text import printable
+from blis_tui.model.defaults import CHAT
 from blis_tui.spec.foreign.reading import LARGEST, Draft, Fate, Input, Section, as_name, clamped_normal
 from blis_tui.spec.foreign.shell import Command, commands, places
 from blis_tui.spec.read import read_source
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
 _PROFILES: Final = ("synchronous", "concurrent", "throughput", "constant", "poisson", "async", "sweep")
 _UNRELATED: Final = (
-    *("target", "backend", "backend_kwargs", "processor", "request_type", "request_format", "output_path", "outputs"),
-    *("output_formats", "description", "data_args", "data_sampler", "data_request_formatter", "warmup", "cooldown"),
+    *("target", "backend", "backend_kwargs", "processor", "output_path", "outputs", "output_formats"),
+    *("description", "data_args", "data_sampler", "data_request_formatter", "warmup", "cooldown"),
 )
+_SENT_AS: Final = ("request_type", "request_format")
 _MOST_PREFIXES: Final = 10_000
 _DEFAULT_SPREAD: Final = 5
 """Default bounds of lengths: this many standard deviations from the mean."""
@@ -54,8 +56,9 @@ def from_scenario(given: Input, name: str, title: str, rate: float | None) -> Im
     scenario = given.root()
     scenario = scenario.section("spec") or scenario
     load, limit = _load(scenario, rate)
+    sent = _sent(scenario)
     kinds = _kinds(scenario)
-    for key in _UNRELATED:
+    for key in _UNRELATED if sent else (*_SENT_AS, *_UNRELATED):
         scenario.note(Fate.NO_EFFECT, key, "it is about measuring, not about the requests")
     scenario.note(Fate.ELSEWHERE, "model", "the experiment names the model")
     scenario.note(Fate.ELSEWHERE, "random_seed", "write it as `seed` into the experiment")
@@ -63,7 +66,7 @@ def from_scenario(given: Input, name: str, title: str, rate: float | None) -> Im
     arrivals = load.pop("arrivals", {"kind": "poisson"})
     _as_sessions(scenario, load, kinds)
     clients: list[Json] = [{**kind, "arrivals": arrivals} for kind in kinds]
-    body: dict[str, Json] = {**({"requests": limit} if limit else {}), **load, "clients": clients}
+    body: dict[str, Json] = {**({"requests": limit} if limit else {}), **load, **sent, "clients": clients}
     return Draft(
         source=given,
         kind="Workload",
@@ -72,6 +75,19 @@ def from_scenario(given: Input, name: str, title: str, rate: float | None) -> Im
         body=body,
         origins={("rate_per_s",): (*scenario.path, "rate"), ("clients",): (*scenario.path, "data")},
     ).finish()
+
+
+def _sent(scenario: Section) -> dict[str, Json]:
+    """Return the endpoint that requests use: chat unless told otherwise, since GuideLLM 0.5.
+
+    Sources: GuideLLM 0.5.0, ``benchmark/schemas/generative/entrypoints.py`` (``request_type``), and 0.8.1,
+    ``schemas/backends/openai_http.py`` (``request_format``).
+    """
+    backend = scenario.data.get("backend")
+    inside = backend.get("request_format") if isinstance(backend, dict) else None
+    asked = [scenario.get(key) for key in _SENT_AS]
+    named = next((str(value) for value in (*asked, inside) if value), "")
+    return {"endpoint": CHAT} if CHAT in (named or CHAT) else {}
 
 
 def _as_sessions(scenario: Section, load: dict[str, Json], kinds: list[dict[str, Json]]) -> None:
@@ -255,6 +271,8 @@ _NAMED: Final = ("sglang.bench_serving", "serve", "profile", "benchmark_serving.
 _AT_ONCE: Final = 10_000.0
 """Requests a second that stand for all at once: a process in front of the engine takes none so fast."""
 _PROMPTS: Final = 1000
+_ENDPOINTS: Final = ("backend", "endpoint-type", "endpoint")
+"""Options that say which endpoint requests use."""
 _REACHED: Final = "how the server is reached"
 _MEASURED: Final = "what is measured and written"
 _BEFORE: Final = "before the first request that counts"
@@ -263,7 +281,8 @@ _MEANS: Final = MappingProxyType(
     {
         name: why
         for names, why in {
-            "host port base-url url u endpoint endpoint-type backend api-key header streaming service-kind": _REACHED,
+            "host port base-url url u api-key header streaming service-kind": _REACHED,
+            " ".join(_ENDPOINTS): _REACHED,
             "tokenizer tokenizer-mode trust-remote-code served-model-name endpoint-path apply-chat-template": _REACHED,
             "save-result save-detailed append-result result-dir result-filename label metadata output-file": _MEASURED,
             "percentile-metrics metric-percentiles disable-tqdm profile output-details artifact-dir": _MEASURED,
@@ -377,8 +396,10 @@ def _scenario(texts: list[str]) -> dict[str, Json]:
             made[known] = list(numbers)
         elif known in ("max_seconds", "max_requests", "random_seed"):
             made[known] = numbers[0]
-        elif known in ("profile", "rate_type", "data"):
+        elif known in ("profile", "rate_type", "data", "request_type", "request_format"):
             made[known] = value
+        elif known == "backend" and "completions" in value:
+            made["request_format"] = value
         else:
             made["target"] = value  # how the server is reached and what is written
     return made
@@ -398,15 +419,26 @@ def _profiled(command: Command, given: Input) -> dict[str, Json]:
     rate = _number(options, "request-rate", 0.0)
     users = int(_number(options, "concurrency", 0.0 if rate else 1.0))
     requests = int(_number(options, "request-count", _number(options, "num-requests", 0.0))) or max(10, 10 * users)
+    sent = _endpoint(options, tool_of(command))
     if "request-count" not in options and "num-requests" not in options:
         given.note(Fate.APPROXIMATED, (), f"the command does not say how many requests: {requests:,}")
     if not rate:
         client["arrivals"] = {"kind": "closed-loop", "users": min(users, requests)}
-        return {"requests": requests, "clients": [client]}
+        return {"requests": requests, **sent, "clients": [client]}
     if users:
         given.note(Fate.APPROXIMATED, (), f"a rate with at most {users} in flight became the rate alone")
     client["arrivals"] = {"kind": "constant" if options.get("request-rate-mode") == "constant" else "poisson"}
-    return {"requests": requests, "rate_per_s": rate, "clients": [client]}
+    return {"requests": requests, "rate_per_s": rate, **sent, "clients": [client]}
+
+
+def _endpoint(options: Mapping[str, str], tool: str) -> dict[str, Json]:
+    """Return the endpoint that a tool's requests use, as a key of a workload.
+
+    Backends of vLLM and SGLang with chat in their name use it; so does AIPerf, unless told otherwise (0.13.0,
+    ``config/endpoint.py``).
+    """
+    named = [options[name] for name in _ENDPOINTS if options.get(name)] or [CHAT if tool == "aiperf" else ""]
+    return {"endpoint": CHAT} if any(CHAT in name for name in named) else {}
 
 
 def load_of(command: Command, given: Input) -> dict[str, Json] | None:
@@ -429,10 +461,11 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     if "ignore-eos" in options or (engine == "sglang" and "disable-ignore-eos" not in options):
         client["ignore_eos"] = True
     requests = int(_number(options, "num-prompts", _PROMPTS))
+    sent = _endpoint(options, engine)
     rate, users = options.get("request-rate", "inf"), int(_number(options, "max-concurrency", 0))
     if rate == "inf" and users:
         client["arrivals"] = {"kind": "closed-loop", "users": min(users, requests)}
-        return {"requests": requests, "clients": [client]}
+        return {"requests": requests, **sent, "clients": [client]}
     if users:
         given.note(Fate.APPROXIMATED, (), f"line {place}: a rate with at most {users} in flight became the rate alone")
     if rate == "inf":
@@ -447,16 +480,18 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     every = _AT_ONCE if rate == "inf" else _number(options, "request-rate", 1.0)
     if rate == "inf":
         client["arrivals"] = {"kind": "constant"}
-    return {"requests": requests, "rate_per_s": every, "clients": [client]}
+    return {"requests": requests, "rate_per_s": every, **sent, "clients": [client]}
 
 
 def _note_others(options: dict[str, str], command: Command, given: Input) -> None:
     """Note each option that is not in the workload, and what that means."""
-    for name in options:
+    for name, value in options.items():
         if name in _TAKEN[tool_of(command)].split():
             continue
         text = _MEANS.get(name) or _ELSEWHERE.get(name, "unknown option")
         fate = Fate.NO_EFFECT if name in _MEANS else Fate.ELSEWHERE if name in _ELSEWHERE else Fate.NOT_CARRIED
+        if name in _ENDPOINTS and CHAT in value:
+            text, fate = f"`endpoint: {CHAT}`", Fate.TAKEN
         place = next((word.place for word in command.words if name in word.text.replace("_", "-")), None)
         path = ("load", name)
         given.document.keys[path] = place or command.words[0].place

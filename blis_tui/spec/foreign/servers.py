@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.source import Document, Location, Source, Span, as_map
 from blis_tui.base.text import printable
-from blis_tui.model.defaults import SORTING_US
 from blis_tui.spec.foreign.reading import Fate, Input, as_name
 from blis_tui.spec.foreign.server_arguments import ENVIRONMENT, RULES, SGLANG, TENSORRT_LLM, VLLM, Conversion
 from blis_tui.spec.foreign.shell import Command, Word, commands, place_of, places
@@ -196,8 +195,6 @@ _STEP_TOKENS: Final = 8192
 """TensorRT-LLM's `max_num_tokens` unless told otherwise."""
 _PROMPT_GRAPHS_SINCE: Final = (0, 5, 10)
 """The first version of SGLang whose steps with prompts are CUDA graphs unless told otherwise."""
-_FLASHINFER_SINCE: Final = (0, 20)
-"""The first version of vLLM that is taken to sample with FlashInfer's kernel."""
 _GRAPHS: Final = frozenset({"disable-cuda-graph", "enable-piecewise-cuda-graph"})
 """SGLang's arguments that say what CUDA graphs hold."""
 _SYNCHRONOUS_BEFORE: Final = (0, 14)
@@ -390,10 +387,8 @@ class Converted(Conversion):
         if numbers < _SYNCHRONOUS_BEFORE and "async-scheduling" not in self.options:
             self.set("policy.batching.async_scheduling", False, ())
         if f"{numbers[0]}.{numbers[1]}" not in ("0.10", "0.32", "0.33"):
+            self.set("engine.version", self._version, ())
             text = f"vLLM {self._version} is simulated by the rules of {rules or '0.32'}"
-            if not rules and numbers < _FLASHINFER_SINCE:
-                asked = ", ".join(f"{key}: {value:g}" for key, value in SORTING_US.items())
-                text += f"; it sorted logits for top-p and top-k, as `latency: {{kind: operators, {asked}}}` does"
             self.given.note(Fate.APPROXIMATED, (), text)
 
     def _ask(self, name: str, word: Word) -> None:

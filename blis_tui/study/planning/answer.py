@@ -315,10 +315,12 @@ class MoreProcesses(NamedTuple):
 
 def busy_processes(experiment: Experiment, rate_per_s: float, size: int) -> int | None:
     """Return the number of API server processes of instances whose processes would be busy; None = they would not."""
-    engine = experiment.pools[0].engine
-    if engine.front_end is None and experiment.pools[0].latency.kind != "operators":
+    engine, latency = experiment.pools[0].engine, experiment.pools[0].latency
+    if engine.front_end is None and latency.kind != "operators":
         return None
-    times = ServiceTimes().given(engine.front_end)
+    usual = latency.settings.get("request_us") if latency.kind == "operators" else None
+    times = ServiceTimes() if not isinstance(usual, int | float) else ServiceTimes(request_us=usual)
+    times = times.given(engine.front_end)
     share = rate_per_s / size * times.request_us / 1e6 / times.processes
     return times.processes if share > _BUSY else None
 

@@ -10,6 +10,7 @@ import yaml
 import blis_tui
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.latency.operator_kernels import old_tiles
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import OperatorTables, touched_experts
 from blis_tui.spec.operator_files import read_tables
@@ -269,3 +270,56 @@ def test_bursts_on_a100s_have_the_gaps_that_were_measured(
     }
     found = blis_tui.run(blis_tui.load("quickstart", set=values)).latency.itl_ms.p50
     assert found == pytest.approx(measured_ms, rel=0.125)
+
+
+OLD_TILES_US = {128: 273.72, 256: 355.49, 512: 391.86, 1024: 536.33, 2048: 911.64, 4096: 1647.57}
+"""us of Qwen3 30B's experts in FP8, one scale for each, on H100, by vLLM's default tiles of 2025 (its pull request
+24700)."""
+
+
+def test_old_tiles_take_what_was_measured() -> None:
+    """The tables have scales for blocks of weights, with which experts take a twentieth longer."""
+    new = OperatorTables(read_tables("h100")).experts("fp8", 2048, 768, 128, 8, 1)
+    assert new is not None
+    old = old_tiles(new, "bfloat16", "h100", 128, 768, 8)
+    assert {tokens: 0.95 * old.at(tokens) for tokens in OLD_TILES_US} == pytest.approx(OLD_TILES_US, rel=0.11)
+    assert [old.at(tokens) for tokens in (1, 16, 64)] == [new.at(tokens) for tokens in (1, 16, 64)]
+    assert list(old.times_us) == sorted(old.times_us)
+
+
+AIR: dict[str, Any] = {
+    "hidden_size": 4096, "num_hidden_layers": 46, "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128,
+    "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_local_experts": 128, "num_experts_per_tok": 8,
+    "n_shared_experts": 1, "vocab_size": 151552, "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16", "model_type": "glm4_moe",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("hardware", "split", "changes", "version", "slower"),
+    [
+        ("h100", 4, {}, "0.11.0", True),
+        ("h200", 4, {}, "0.16.0", True),
+        ("h100", 4, {}, "0.17.0", False),
+        ("h100", 4, {}, None, False),
+        ("h100", 4, {"moe_intermediate_size": 2048}, "0.11.0", False),  # 512 wide: tuned
+        ("h200", 4, {"moe_intermediate_size": 1536}, "0.11.0", False),
+        ("h100", 4, FP8, "0.11.0", False),
+        ("b200", 4, {}, "0.11.0", False),
+        ("a100-80", 4, {}, "0.11.0", False),
+    ],
+)
+def test_experts_without_tuned_tiles_took_twice_as_long_before_0_17(
+    hardware: str, split: int, changes: dict[str, Any], version: str | None, slower: bool
+) -> None:
+    model = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": "air"}, "config": AIR | changes}
+    given = {} if version is None else {"engine.version": version}
+    ratios = []
+    for tokens in (64, 4096):
+        curves = [
+            steps(model, hardware, split, **{"policy.batching": {"kind": "vllm-v1"}}, **more).costs._parts["experts"]
+            for more in ({}, given)
+        ]
+        now, then = (times * curve.at(tokens) for [(times, curve)] in curves)
+        ratios.append(then / now)
+    assert ratios == pytest.approx([1.0, 2.0 if slower else 1.0])

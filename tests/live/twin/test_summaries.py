@@ -239,6 +239,28 @@ def test_the_load_is_what_the_file_says(tool: str, report: Report, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("write", "changes", "endpoint"),
+    [
+        (vllm, {}, None),
+        (vllm, {"endpoint_type": "openai-chat"}, "chat"),
+        (vllm, {"backend": "openai-chat"}, "chat"),
+        (sglang, {"backend": "sglang-oai-chat"}, "chat"),
+        (aiperf, {"input_config": {"endpoint": {"type": "chat"}, "loadgen": {"request_rate": 30.0}}}, "chat"),
+        (aiperf, {"input_config": {"endpoint": {"type": "completions"}, "loadgen": {"request_rate": 30.0}}}, None),
+    ],
+)
+def test_chats_are_simulated_as_such(
+    write: Callable[[Report], str], changes: dict[str, object], endpoint: str | None, report: Report, tmp_path: Path
+) -> None:
+    (tmp_path / "result").write_text(json.dumps(json.loads(write(report)) | changes))
+    summary = read_summary(tmp_path / "result")
+    assert summary is not None
+    asked: list[str] = []
+    compare_summary(summary, lambda before: asked.extend(before) or opened(before), "quickstart")  # type: ignore[func-returns-value]
+    assert json.loads(asked[0].removeprefix("workload=")).get("endpoint") == endpoint
+
+
+@pytest.mark.parametrize(
     ("changes", "arrivals", "lengths"),
     [
         ({"max_concurrency": 8, "request_rate": "inf"}, {"kind": "closed-loop", "users": 8}, 7),

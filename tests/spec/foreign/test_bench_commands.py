@@ -59,6 +59,31 @@ def test_a_command_is_a_workload(line: str, workload: dict[str, Any]) -> None:
     assert {key: {**found, **client}[key] for key in workload} == workload
 
 
+@pytest.mark.parametrize(
+    ("line", "endpoint"),
+    [
+        ("vllm bench serve", None),
+        ("vllm bench serve --backend vllm --endpoint /v1/completions", None),
+        ("vllm bench serve --backend openai-chat --endpoint /v1/chat/completions", "chat"),
+        ("vllm bench serve --endpoint-type openai-chat --max-concurrency 4", "chat"),
+        ("python3 benchmarks/benchmark_serving.py --backend=openai-chat --request-rate 2", "chat"),
+        ("python3 -m sglang.bench_serving --backend sglang --apply-chat-template", None),
+        ("python3 -m sglang.bench_serving --backend sglang-oai-chat --max-concurrency 4", "chat"),
+        (f"{AIPERF} --concurrency 8", "chat"),
+        (f"{AIPERF} --request-rate 8 --endpoint-type chat", "chat"),
+        (f"{AIPERF} --concurrency 8 --endpoint-type completions", None),
+        (f"genai-perf profile {LENGTHS} --concurrency 8", None),
+        (f"genai-perf profile {LENGTHS} --concurrency 8 --endpoint-type chat", "chat"),
+        (f"{GUIDELLM} --rate 8", "chat"),
+        (f"{GUIDELLM} --rate 8 --request-type text_completions", None),
+        (f"{GUIDELLM} --rate 8 --request-type chat_completions", "chat"),
+        (f"{GUIDELLM} --rate 8 --backend kind=openai_http,request_format=/v1/completions", None),
+    ],
+)
+def test_which_endpoint_requests_use(line: str, endpoint: str | None) -> None:
+    assert load(line).get("endpoint") == endpoint
+
+
 def test_of_several_rates_one_is_chosen() -> None:
     with pytest.raises(SpecError, match="each of the rates 8, 32 is a benchmark of its own"):
         load(GUIDELLM)

@@ -189,6 +189,25 @@ def test_the_metric_of_an_autoscaler_comes_back(source: str, tmp_path: Path) -> 
     assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
 
 
+@pytest.mark.parametrize(
+    ("version", "rules", "tag"),
+    [
+        ("0.11.0", "0.10", "v0.11.0"),
+        ("0.13.0", "0.32", "v0.13.0"),
+        (None, "0.10", "v0.10.2"),
+        (None, "0.33", "v0.33.0"),
+    ],
+)
+def test_the_version_of_an_engine_is_its_image(version: str | None, rules: str, tag: str, tmp_path: Path) -> None:
+    synchronous = "async_scheduling: false, " if tag < "v0.14" else ""
+    overrides = [f'policy.batching={{kind: vllm-v1, {synchronous}version: "{rules}"}}', "model=qwen3-14b"]
+    overrides += [] if version is None else [f"engine.version={version}"]
+    made = export("compose", "quickstart", overrides)
+    assert f"vllm/vllm-openai:{tag}" in made.text
+    assert made.lost == ()
+    assert again(made, "compose", tmp_path, "h100")["engine"].get("version") == version
+
+
 def test_values_of_llm_d_have_the_routing() -> None:
     made = export("llm-d", "prefix-routing")
     assert made.lost == ()

@@ -39,6 +39,17 @@ def test_inference_perf(name: str, file_regression: FileRegressionFixture) -> No
     file_regression.check(shown(import_inference_perf(DATA / f"inference-perf-{name}.yaml")))
 
 
+@pytest.mark.parametrize(
+    ("api", "endpoint"), [({"type": "chat"}, "chat"), ("chat", "chat"), ({"type": "completion"}, None), (None, None)]
+)
+def test_the_endpoint_of_inference_perf(tmp_path: Path, api: object, endpoint: str | None) -> None:
+    imported = import_inference_perf(written(tmp_path, PERF | ({"api": api} if api else {})))
+    assert yaml.safe_load(imported.text).get("endpoint") == endpoint
+    assert [note.path[-1] for note in imported.notes if note.path[-1:] == ("api",)] == ["api"] * (
+        api is not None and endpoint is None
+    )
+
+
 def test_what_inference_perf_does_otherwise_is_told(tmp_path: Path) -> None:
     """Between stages it waits; a model may end answers early, if it may."""
     lengths = {"mean": 9, "min": 9, "max": 9}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
+from blis_tui.spec.foreign.load_generators import import_load
 from blis_tui.spec.foreign.reading import Fate, notes_text
 from blis_tui.spec.foreign.server_arguments import RULES, SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_tensorrt_llm, import_vllm
@@ -98,12 +99,39 @@ def test_a_name_says_nvfp4(name: str) -> None:
 def test_an_image_says_the_version(tmp_path: Path) -> None:
     script = tmp_path / "serve.sh"
     image = "docker run --gpus all -p 80:80 vllm/vllm-openai:v{} \\\n  --model Qwen/Qwen3-14B # all\n"
-    for version, rules, asynchronous in (("0.10.2", "0.10", False), ("0.13.0", None, False), ("0.33.1", "0.33", None)):
+    for version, own, rules, asynchronous, sorting_us in (
+        ("0.10.2", None, "0.10", False, 130),
+        ("0.11.0", "0.11.0", "0.10", False, 130),
+        ("0.13.0", "0.13.0", None, False, 130),
+        ("0.21.0", "0.21.0", None, None, 100),
+        ("0.33.1", None, "0.33", None, 100),
+    ):
         script.write_text(image.format(version), encoding="utf-8")
         imported = import_vllm(script, H100)
-        batching = yaml.safe_load(imported.text)["policy"]["batching"]
+        document = yaml.safe_load(imported.text)
+        batching = document["policy"]["batching"]
         assert (batching.get("version"), batching.get("async_scheduling")) == (rules, asynchronous)
-        assert ("sort_step_us: 130, sort_logits_us: 0.17" in notes_text(imported.notes)) == (version == "0.13.0")
+        assert document.get("engine", {}).get("version") == own
+        assert (f"vLLM {version} is simulated by the rules of" in notes_text(imported.notes)) == (own is not None)
+        assert blis_tui.load(document).pools[0].latency.settings["sort_step_us"] == sorting_us
+
+
+@pytest.mark.parametrize(("backend", "request_us"), [("openai-chat", 10_900), ("vllm", None)])
+def test_a_server_and_a_chat_client_are_what_they_are_together(
+    tmp_path: Path, backend: str, request_us: int | None
+) -> None:
+    """vLLM 0.11.0 parses the chat template anew for each request; a script or two commands say so alike."""
+    serve = "docker run --gpus all vllm/vllm-openai:v0.11.0 --model Qwen/Qwen3-14B\n"
+    bench = f"vllm bench serve --backend {backend} --random-input-len 256 --num-prompts 50 --max-concurrency 8\n"
+    script = tmp_path / "both.sh"
+    script.write_text(serve + bench, encoding="utf-8")
+    together = yaml.safe_load(import_vllm(script, H100).text)
+    workload = tmp_path / "load.yaml"
+    workload.write_text(import_load(bench.split(), {}).text, encoding="utf-8")
+    script.write_text(serve, encoding="utf-8")
+    apart = yaml.safe_load(import_vllm(script, H100._replace(workload=str(workload))).text)
+    for document in (together, apart):
+        assert blis_tui.load(document).pools[0].latency.settings.get("request_us") == request_us
 
 
 @pytest.mark.parametrize(
