@@ -114,3 +114,46 @@ def test_steps_are_small_where_a_figure_is_near_its_bound() -> None:
     _, with_figures = drive(search_rate(10.5, precision=0.1, seeds=3), verdict_of)
     _, without = drive(search_rate(10.5, precision=0.1, seeds=3), up_to(knees))
     assert len(with_figures) < len(without)
+
+
+def like_a_queue(needed: int) -> Callable[[Probe], Verdict]:
+    """A size that is nearly enough has figures just above their bounds, and breaks nothing at once."""
+
+    def judge(probe: Probe) -> Verdict:
+        holds = probe.value >= needed or (probe.quick and probe.value >= 0.5 * needed)
+        return Verdict(holds=holds, of_bound=needed / probe.value)
+
+    return judge
+
+
+@pytest.mark.parametrize("needed", range(1, 33))
+def test_from_a_size_that_is_nearly_enough_the_next_one_is_tried(needed: int) -> None:
+    """Runs of sizes that hold are the long ones."""
+    smallest, asked = drive(search_size(needed, most=32, seeds=1, quick=True), like_a_queue(needed))
+    assert (smallest.holds, smallest.fails) == (needed, needed - 1 or None)
+    _, without = drive(
+        search_size(needed, most=32, seeds=1, quick=True),
+        lambda probe: Verdict(holds=like_a_queue(needed)(probe).holds),
+    )
+
+    def holding(probes: list[Probe]) -> int:
+        return len([probe for probe in probes if not probe.quick and probe.value >= needed])
+
+    assert holding(asked) <= holding(without)
+
+
+def test_sizes_that_are_always_nearly_enough_are_soon_passed() -> None:
+    search = search_size(1, most=64, seeds=1, quick=True)
+    smallest, asked = drive(search, lambda probe: Verdict(holds=probe.quick, of_bound=1.01))
+    assert smallest.holds is None
+    assert [int(probe.value) for probe in asked if not probe.quick] == [1, 2, 3, 4, 5, 7, 11, 19, 35, 64]
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_a_search_from_a_size_that_nearly_holds_asks_nothing_quickly(needed: int, least: int) -> None:
+    search = search_size(least, most=32, seeds=1, least=least, quick=True, near=True)
+    smallest, asked = drive(search, lambda probe: Verdict(holds=probe.value >= needed))
+    true = max(needed, least)
+    assert smallest.holds == (true if true <= 32 else None)
+    assert not any(probe.quick for probe in asked)
+    assert all(least <= probe.value <= 32 for probe in asked)
