@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import plural
 from blis_tui.study.samples import MIN_SERVED_SHARE
+from blis_tui.study.steady import SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -30,9 +31,10 @@ _MARGIN: Final = 1 / 3
 """Share of the precision by which the answer stays below the highest rate that holds in the long run."""
 _NEAR: Final = 0.5
 """Above this share of a bound, figures rise so steeply that the failing rate is close to the holding one."""
-_NEARLY: Final = 1.25
-"""A size whose figures are below this multiple of their bounds is nearly enough. What is one more then holds in most
-cases, and to try two or four more would take a run until it holds, and another one of the size between."""
+_NEARLY: Final = 0.25
+"""A size at which a smaller share of the requests than this is beyond a bound is nearly enough. To try two or four more
+would take a run until it holds, and another one of a size between. That a percentile is little above its bound shows
+less: a TPOT falls slowly with the load, and 1.1 times the bound may need twice as many instances."""
 _MOST_STEPS_OF_ONE: Final = 3
 """How often that may be wrong."""
 
@@ -55,7 +57,9 @@ class Verdict:
 
     holds: bool
     of_bound: float | None = None
-    """The figure with the least margin, as a fraction of its bound; None = not known."""
+    """If it holds: the figure with the least margin, as a fraction of its bound; None = not known."""
+    nearly: bool = False
+    """If it does not: whether few requests are beyond the bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +279,7 @@ def _climbed(known: _Known, low: int, size: int, most: int) -> Generator[list[Pr
     """
     step, steps_of_one = 1, 0
     while size <= most and not (verdict := (yield from known.one(size))).holds:
-        nearly = verdict.of_bound is not None and 1 <= verdict.of_bound < _NEARLY and steps_of_one < _MOST_STEPS_OF_ONE
+        nearly = verdict.nearly and steps_of_one < _MOST_STEPS_OF_ONE
         low, size = size, most + 1 if size == most else min(size + (1 if nearly else step), most)
         step, steps_of_one = (1, steps_of_one + 1) if nearly else (2 * step, steps_of_one)
     high = size
@@ -319,10 +323,11 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
     """Return whether a run holds, and how narrowly."""
-    if row.status != "done":
-        return Verdict(holds=False)
-    of_bound = next((margin.of_bound for margin in margins(row, bounds)), None)
-    return Verdict(holds=not failure_reason(row), of_bound=of_bound)
+    if row.status != "done" or failure_reason(row):
+        beyond, limit = row.figures.get(f"{SECTION}.beyond"), row.figures.get(f"{SECTION}.beyond_limit")
+        nearly = isinstance(beyond, float) and isinstance(limit, float) and limit < beyond < _NEARLY
+        return Verdict(holds=False, nearly=nearly)
+    return Verdict(holds=True, of_bound=next((margin.of_bound for margin in margins(row, bounds)), None))
 
 
 def failure_reason(row: Row) -> str:
