@@ -133,12 +133,12 @@ class Steady:
                 fewest = max(fewest, 100 * beyond // (100 - percent))
         return fewest
 
-    def cap_s(self, calls_per_s: float, stay_s: float, extensions: int, far: Collection[str] = ()) -> float:
-        """Return when an undecided run ends that has gone on so many times; for ``far`` see :meth:`fewest`."""
+    def cap_s(self, calls_per_s: float, stay_s: float, extensions: int) -> float:
+        """Return when an undecided run ends that has gone on so many times."""
         least_s, requests = {
             "quick": (_QUICK_S, _QUICK_REQUESTS),
             "opinion": (_OPINION_S, _QUICK_REQUESTS),
-            "long": (max(_CAP_S, self.duration_s), max(_CAP_REQUESTS, 2 * self.fewest(far))),
+            "long": (max(_CAP_S, self.duration_s), max(_CAP_REQUESTS, 2 * self.fewest())),
         }[self.kind]
         cap_s = min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
         if self.kind == "long":
@@ -225,7 +225,7 @@ class SteadyRun:
                 continue
             look = self._look()
             done = self._simulation.done
-            last = done or look.end_s >= self._asked.cap_s(look.calls_per_s, look.stay_s, extensions, look.far)
+            last = done or look.end_s >= self._asked.cap_s(look.calls_per_s, look.stay_s, extensions)
             verdict, why = self._early(look)
             if last and not verdict:
                 verdict, why = self._at_cap(look, extended=extensions > 0)
