@@ -58,7 +58,7 @@ _MOST_EXTENSIONS: Final = 2
 _CHEAP_REQUESTS: Final = 20_000
 """If it goes on, it does for at least so many requests, which take a second or two. The second time is for what is
 within its bounds by less than a standard error."""
-_MAY_HOLD: Final = 0.5
+_MAY_HOLD: Final = 1.0
 """Standard errors beyond a limit up to which a run goes on as well."""
 _QUICK_S: Final = 30.0
 _QUICK_REQUESTS: Final = 100

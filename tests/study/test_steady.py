@@ -177,7 +177,7 @@ def test_numbers_that_swing_ever_more_widely_are_not_settled() -> None:
     ("extensions", "z", "growth", "on"),
     [
         (0, 0.5, 0.0, True),
-        (0, 0.6, 0.0, False),
+        (0, 1.1, 0.0, False),
         (0, -0.6, 0.4, True),
         (1, 0.5, 0.0, False),
         (1, -0.5, 0.0, True),
