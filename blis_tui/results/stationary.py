@@ -161,8 +161,44 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
     return Ratio(value, sqrt(squares * BATCHES / (BATCHES - 1)) / weight, weight)
 
 
+def exceeded_by(values: Sequence[float], share: float) -> float:
+    """Return the largest value that at most a share of the values exceeds.
+
+    Args:
+        values: one or more values, in ascending order.
+        share: the share.
+    """
+    return values[len(values) - 1 - int(share * len(values))]
+
+
+def sectioned(samples: Iterable[tuple[int, float]], share: float, start_us: int, end_us: int) -> Ratio:
+    """Return a percentile over ``(start_us, end_us]``, with a standard error by sectioning.
+
+    That of the whole stretch is estimated as is; its error is that of the mean of the percentiles of batches (Asmussen
+    and Glynn 2007, "Stochastic simulation", III.5). Percentiles of few values are biased, so the larger of both
+    estimates counts. A batch without values says nothing: the error is infinite then.
+
+    Args:
+        samples: moments, and values.
+        share: the share of the values that may exceed the percentile.
+        start_us: begin of the stretch.
+        end_us: its end.
+    """
+    batches: list[list[float]] = [[] for _ in range(BATCHES)]
+    span_us = max(end_us - start_us, 1)
+    for at_us, value in samples:
+        if start_us < at_us <= end_us:
+            batches[(at_us - start_us - 1) * BATCHES // span_us].append(value)
+    whole = sorted(value for batch in batches for value in batch)
+    if not all(batches):
+        return Ratio(exceeded_by(whole, share) if whole else 0.0, inf, float(len(whole)))
+    each = [exceeded_by(sorted(batch), share) for batch in batches]
+    value = max(exceeded_by(whole, share), mean(each))
+    return Ratio(value, sqrt(_variance(each) / BATCHES) if value < inf else inf, float(len(whole)))
+
+
 def lasting(estimate: Ratio, memory: float) -> Ratio:
-    """Return an estimate of :func:`ratio` for a load that lasts: with an error that counts what batches share.
+    """Return an estimate for a load that lasts: with an error that counts what batches share.
 
     A load that lasts for as long as a request or a session stays hardly varies within a shorter batch, whose mean
     resembles its neighbours': errors by batch means are then too small. Of a process that forgets exponentially, the
@@ -170,7 +206,7 @@ def lasting(estimate: Ratio, memory: float) -> Ratio:
     and Stam 1986); once is taken, because a part of what makes requests late is forgotten at once.
 
     Args:
-        estimate: the estimate.
+        estimate: the estimate, of :func:`ratio` or :func:`sectioned`.
         memory: how long the load lasts, relative to the whole stretch.
     """
     return estimate._replace(error=estimate.error * sqrt(max(1.0, memory * BATCHES)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 import blis_tui
 from blis_tui.model import Expectation
 from blis_tui.results.expectations import look_up
-from blis_tui.study.samples import samples_of
+from blis_tui.study.bounds import scope_of
+from blis_tui.study.samples import MARGIN, Latencies, samples_of
 
 if TYPE_CHECKING:
     from blis_tui.runs.simulation import Simulation
@@ -93,6 +95,56 @@ def test_the_error_of_a_share_is_that_near_its_bound() -> None:
 
     assert error(2.0 * waits[-1]) == pytest.approx(binomial)
     assert error(1.05 * waits[int(0.9 * len(waits))]) > 2 * binomial
+
+
+def known_samples(latencies_us: list[float], bound_us: float) -> Latencies:
+    """The samples of a TPOT p95 with these latencies, one each microsecond."""
+    samples = Latencies("latency.tpot_ms.p95", bound_us / 1000, 95, lambda _: None, scope_of(["latency"]), None)
+    samples._ended = [(at, us) for at, us in enumerate(latencies_us, start=1)]
+    return samples
+
+
+def like_tpot(seed: int, spread: float, count: int = 1000) -> list[float]:
+    """Latencies about 20 ms under a load that lasts for a tenth of a batch."""
+    draw, load, latencies = random.Random(seed), 0.0, []  # noqa: S311
+    for _ in range(count):
+        load = 0.9 * load + 0.19**0.5 * draw.gauss(0.0, 1.0)
+        latencies.append(20_000 * (1 + spread * load))
+    return latencies
+
+
+def test_a_percentile_of_latencies_that_differ_little_is_surely_within_its_bound() -> None:
+    """Its share above 85 % of the bound swings between nothing and everything."""
+    samples = known_samples(like_tpot(1, 0.03), 24_000.0)
+    assert samples.beyond(samples.estimate(0, 1000)) < -6
+    assert not samples._holds_at(MARGIN, 0, 1000)
+    assert samples.has_room(0, 1000, 0.01)
+    assert not known_samples(like_tpot(1, 0.03), 22_000.0).has_room(0, 1000, 0.01)  # 95 % of it would not hold
+    assert not samples.is_far(0, 1000)
+    assert known_samples(like_tpot(1, 0.03), 43_000.0).is_far(0, 1000)
+
+
+@pytest.mark.parametrize("spread", [0.03, 0.15])
+def test_a_bound_at_the_percentile_is_called_surely_within_as_rarely_as_its_error_says(spread: float) -> None:
+    """The share of the verdicts that would be wrong if the bound were a trifle tighter."""
+    bound_us = 20_000 * (1 + 1.645 * spread)
+
+    def surely(factor: float) -> float:
+        held = 0
+        for seed in range(200):
+            samples = known_samples(like_tpot(seed, spread), factor * bound_us)
+            held += samples.beyond(samples.estimate(0, 1000, 0.01)) < -3 and samples.has_room(0, 1000, 0.01)
+        return held / 200
+
+    assert surely(1.0) <= 0.01
+    assert surely(1.15 + spread) >= 0.9
+
+
+def test_an_error_counts_that_all_of_a_load_lasts() -> None:
+    samples = known_samples(like_tpot(1, 0.03), 24_000.0)
+    soon, late = (samples.beyond(samples.estimate(0, 1000, memory)) for memory in (0.0, 0.1))
+    assert soon == pytest.approx(3**0.5 * late) or late == pytest.approx(soon)  # or it is that of independent requests
+    assert not samples.has_room(0, 1000, 2.0)
 
 
 def test_gaps_are_counted_by_tokens(run: Simulation) -> None:

@@ -175,7 +175,15 @@ def test_numbers_that_swing_ever_more_widely_are_not_settled() -> None:
 
 @pytest.mark.parametrize(
     ("extensions", "z", "growth", "on"),
-    [(0, 0.5, 0.0, True), (1, 0.5, 0.0, False), (1, -0.5, 0.0, True), (1, -0.5, 0.4, False), (2, -0.5, 0.0, False)],
+    [
+        (0, 0.5, 0.0, True),
+        (0, 1.1, 0.0, False),
+        (0, -0.6, 0.4, True),
+        (1, 0.5, 0.0, False),
+        (1, -0.5, 0.0, True),
+        (1, -0.5, 0.4, False),
+        (2, -0.5, 0.0, False),
+    ],
 )
 def test_an_undecided_run_goes_on_once_and_within_its_bounds_twice(
     extensions: int, z: float, growth: float, *, on: bool
@@ -183,8 +191,42 @@ def test_an_undecided_run_goes_on_once_and_within_its_bounds_twice(
     run, look = looked_at()
     look = replace(look, z=z, in_system=Trend(100.0, 100.0 * (1 + growth), 3.0))
     assert run._worth_more(look, extensions) == on
-    caps = [run._asked.cap_s(look.calls_per_s, many) for many in range(3)]
+    caps = [run._asked.cap_s(look.calls_per_s, look.stay_s, many) for many in range(3)]
     assert caps[0] < caps[1] == caps[2] / 2
+
+
+@pytest.mark.parametrize(
+    ("calls_per_s", "stay_s", "end_s"),
+    [
+        (1.0, 1.0, 2000.0),
+        (10.0, 1.0, 600.0),
+        (100.0, 2.0, 300.0),
+        (100.0, 5.0, 500.0),
+        (100.0, 7.0, 600.0),
+        (500.0, 0.5, 90.0),
+        (500.0, 7.0, 120.0),
+    ],
+)
+def test_an_undecided_run_ends_after_enough_time_requests_and_stays(
+    calls_per_s: float, stay_s: float, end_s: float
+) -> None:
+    asked = Steady(bounds=(bound(max=2000.0),), kind="long", rate_per_s=calls_per_s, duration_s=90.0)
+    assert asked.cap_s(calls_per_s, stay_s, 0) == end_s
+
+
+@pytest.mark.parametrize(("stays", "verdict"), [(4.1, ""), (5.9, ""), (6.1, "holds")])
+def test_a_transient_is_that_of_a_short_run(stays: float, verdict: str) -> None:
+    """What MSER-5 finds in a longer one is noise."""
+    run, look = looked_at()
+    assert run._early(replace(look, stay_s=look.end_s / stays, transient=True))[0] == verdict
+    assert run._early(replace(look, stay_s=look.end_s / stays, transient=False))[0] == "holds"
+
+
+@pytest.mark.parametrize(("metric", "near", "far"), [("p90", 500, 100), ("p95", 1000, 200), ("p99", 5000, 1000)])
+def test_bounds_that_are_far_from_broken_need_fewer_requests(metric: str, near: int, far: int) -> None:
+    ttft, tpot = bound(f"latency.ttft_ms.{metric}", max=2000.0), bound("latency.tpot_ms.p50", max=30.0)
+    asked = Steady(bounds=(ttft, tpot), kind="long", rate_per_s=1.0, duration_s=90.0)
+    assert (asked.fewest(), asked.fewest({ttft.metric}), asked.fewest({tpot.metric})) == (near, far, near)
 
 
 def test_sessions_in_waves_are_followed_for_longer() -> None:

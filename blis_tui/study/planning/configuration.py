@@ -145,7 +145,8 @@ class Configuration:
             if isinstance(guessed, str):
                 return self._candidate(None, why_not=guessed)
             guess = guessed
-        search = search_size(guess, least=least, most=most, seeds=len(seeds), quick=load.endless)
+        near = self._not_enough is not None
+        search = search_size(guess, least=least, most=most, seeds=len(seeds), quick=load.endless, near=near)
         ends = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if ends.holds is None:
             return self._candidate(None, why_not=self._not_enough_text(ends.fails or most, rate))
@@ -153,7 +154,8 @@ class Configuration:
         beside = (ends.fails,) if load.endless else (ends.fails, ends.holds + 1)
         shown = [size for size in (*beside, ends.holds) if size is not None and least <= size <= most]
         shown += [ends.holds + spare] if spare else []
-        wanted_runs = [(size, seed) for size in shown for seed in seeds]
+        known = {(place[0], seed) for place, rows in self._rows.items() if place[1] == rate for seed in rows}
+        wanted_runs = [(size, seed) for size in shown for seed in seeds if (size, seed) not in known]
         rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
@@ -177,8 +179,12 @@ class Configuration:
     def _guessed_size(self, load: Load, own: int, wanted: float) -> Generator[list[Run], list[Row], int | str]:
         """Return about how many are needed, or why no number is enough."""
         question, bounds = self._question, self._study.constraints
-        flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+        one_by_one = self._run(None, 0.0, self._study.seeds[0], load)
+        first = replace(one_by_one, values={**one_by_one.values, **load.fewer()})
+        flooded, idle = yield [self._saturating_run(load, own), first]
         (idle,) = self._judged([idle])
+        if hopeless_idle(idle, bounds) and load.fewer():
+            (idle,) = self._judged((yield [one_by_one]))
         if hopeless_idle(idle, bounds):  # bursts stay bursts, but more instances may spread them
             (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
         if wrong := hopeless_idle(idle, bounds):
@@ -415,6 +421,10 @@ MOST: Final = 200_000
 LATEST_S: Final = 2**62 / 1e6
 """Half of the longest time in a simulation, because the last of many requests may arrive later than expected."""
 _USUAL: Final = 200
+_AT_ONCE: Final = 1000
+"""Number of requests, or of sessions, that arrive at once; more only for more than five instances. What they show is
+where the search begins, so a workload of its own of many more would be wasted on it."""
+_FIRST: Final = 4
 _OFTEN: Final = 1000.0
 """Factor for a rate that is certainly more than is served, or that leaves a cluster idle."""
 
@@ -489,13 +499,17 @@ class Load:
 
     def all_at_once(self, instances: int) -> dict[str, object]:
         """Return the assignments for arrivals much faster than ``instances`` instances can serve."""
-        count = max(self.least, min(_USUAL * instances, MOST))
+        count = max(min(self.least, _AT_ONCE), min(_USUAL * instances, MOST))
         return self._times(_OFTEN, 10.0 * count, count)
 
     def one_by_one(self) -> dict[str, object]:
         """Return the assignments for arrivals so rare that each finds an idle cluster."""
         ends = {"horizon_us": "none"} if self.horizon and self.counted else {}
         return {**self._times(1 / _OFTEN, 0.0, self.least), **ends}
+
+    def fewer(self) -> dict[str, object]:
+        """Return the assignment for a first look at requests that come one by one: a quarter of them."""
+        return {self.counted: ceil(self.least / _FIRST)} if self.counted else {}
 
     def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
         self.require_rate()

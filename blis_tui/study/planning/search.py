@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import plural
 from blis_tui.study.samples import MIN_SERVED_SHARE
+from blis_tui.study.steady import SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -30,6 +31,12 @@ _MARGIN: Final = 1 / 3
 """Share of the precision by which the answer stays below the highest rate that holds in the long run."""
 _NEAR: Final = 0.5
 """Above this share of a bound, figures rise so steeply that the failing rate is close to the holding one."""
+_NEARLY: Final = 0.25
+"""A size at which a smaller share of the requests than this is beyond a bound is nearly enough. To try two or four more
+would take a run until it holds, and another one of a size between. That a percentile is little above its bound shows
+less: a TPOT falls slowly with the load, and 1.1 times the bound may need twice as many instances."""
+_MOST_STEPS_OF_ONE: Final = 3
+"""How often that may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Verdict:
     holds: bool
     of_bound: float | None = None
     """If it holds: the figure with the least margin, as a fraction of its bound; None = not known."""
+    nearly: bool = False
+    """If it does not: whether few requests are beyond the bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +229,9 @@ def rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def search_size(guess: int, *, most: int, seeds: int, least: int = 1, quick: bool = False) -> SizeSearch:
+def search_size(
+    guess: int, *, most: int, seeds: int, least: int = 1, quick: bool = False, near: bool = False
+) -> SizeSearch:
     """Find the smallest size from which on everything holds.
 
     Args:
@@ -229,9 +240,12 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1, quick: boo
         seeds: how many runs must hold.
         least: the smallest possible size.
         quick: whether to begin with quick probes, which find the sizes that certainly fail.
+        near: whether the smallest possible size is likely to hold, so that nothing has to be found quickly.
     """
     known = _Known(seeds)
-    low, high = yield from _size_boundary(known, min(max(guess, least), most), least, most, quick=quick)
+    low, high = least - 1, least
+    if not (quick and near):
+        low, high = yield from _size_boundary(known, min(max(guess, least), most), least, most, quick=quick)
     if quick:
         low, high = yield from _climbed(known, low, high, most)
     while high <= most and (yield from known.share(high)) < 1:
@@ -260,12 +274,14 @@ def _size_boundary(
 def _climbed(known: _Known, low: int, size: int, most: int) -> Generator[list[Probe], list[Verdict], tuple[int, int]]:
     """Go up from a size that does not break at once, to one that holds; return it with the size below, which fails.
 
-    That a size fails is known much sooner than that it holds, so it is approached from below.
+    That a size fails is known much sooner than that it holds, so it is approached from below: in steps that double, but
+    by one from a size that is nearly enough.
     """
-    step = 1
-    while size <= most and not (yield from known.one(size)).holds:
-        low, size = size, most + 1 if size == most else min(size + step, most)
-        step *= 2
+    step, steps_of_one = 1, 0
+    while size <= most and not (verdict := (yield from known.one(size))).holds:
+        nearly = verdict.nearly and steps_of_one < _MOST_STEPS_OF_ONE
+        low, size = size, most + 1 if size == most else min(size + (1 if nearly else step), most)
+        step, steps_of_one = (1, steps_of_one + 1) if nearly else (2 * step, steps_of_one)
     high = size
     while high - low > 1:
         middle = (low + high) // 2
@@ -308,7 +324,9 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
     """Return whether a run holds, and how narrowly."""
     if row.status != "done" or failure_reason(row):
-        return Verdict(holds=False)
+        beyond, limit = row.figures.get(f"{SECTION}.beyond"), row.figures.get(f"{SECTION}.beyond_limit")
+        nearly = isinstance(beyond, float) and isinstance(limit, float) and limit < beyond < _NEARLY
+        return Verdict(holds=False, nearly=nearly)
     return Verdict(holds=True, of_bound=next((margin.of_bound for margin in margins(row, bounds)), None))
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blis_tui.study.planning.search import Knee, Probe, Verdict, rounded, search_rate, search_size
+from blis_tui.spec.study.study_records import Point
+from blis_tui.study.planning.search import Knee, Probe, Verdict, rounded, search_rate, search_size, verdict_of
+from blis_tui.study.study_rows import Row
 
 T = TypeVar("T")
 
@@ -114,3 +116,56 @@ def test_steps_are_small_where_a_figure_is_near_its_bound() -> None:
     _, with_figures = drive(search_rate(10.5, precision=0.1, seeds=3), verdict_of)
     _, without = drive(search_rate(10.5, precision=0.1, seeds=3), up_to(knees))
     assert len(with_figures) < len(without)
+
+
+def like_a_queue(needed: int) -> Callable[[Probe], Verdict]:
+    """Where one or two are missing, few requests are late; where up to half are, nothing breaks at once."""
+
+    def judge(probe: Probe) -> Verdict:
+        holds = probe.value >= needed or (probe.quick and probe.value >= 0.5 * needed)
+        return Verdict(holds=holds, nearly=not holds and probe.value >= needed - 2)
+
+    return judge
+
+
+@pytest.mark.parametrize("needed", range(1, 33))
+def test_from_a_size_that_is_nearly_enough_the_next_one_is_tried(needed: int) -> None:
+    """Runs of sizes that hold are the long ones."""
+    smallest, asked = drive(search_size(needed, most=32, seeds=1, quick=True), like_a_queue(needed))
+    assert (smallest.holds, smallest.fails) == (needed, needed - 1 or None)
+    _, without = drive(
+        search_size(needed, most=32, seeds=1, quick=True),
+        lambda probe: Verdict(holds=like_a_queue(needed)(probe).holds),
+    )
+
+    def holding(probes: list[Probe]) -> int:
+        return len([probe for probe in probes if not probe.quick and probe.value >= needed])
+
+    assert holding(asked) <= holding(without)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "nearly"), [(0.06, True), (0.24, True), (0.04, False), (0.26, False), (None, False), (27.0, False)]
+)
+def test_a_size_is_nearly_enough_if_few_requests_are_beyond_a_bound(beyond: float | None, *, nearly: bool) -> None:
+    """A share below its limit is one of what fails for another reason."""
+    figures = {"stationary.beyond": beyond, "stationary.beyond_limit": 0.05}
+    row = Row(point=Point(0, ()), seed=1, status="done", ok=False, why="it fails", figures=figures)
+    assert verdict_of(row, ()) == Verdict(holds=False, nearly=nearly)
+
+
+def test_sizes_that_are_always_nearly_enough_are_soon_passed() -> None:
+    search = search_size(1, most=64, seeds=1, quick=True)
+    smallest, asked = drive(search, lambda probe: Verdict(holds=probe.quick, nearly=True))
+    assert smallest.holds is None
+    assert [int(probe.value) for probe in asked if not probe.quick] == [1, 2, 3, 4, 5, 7, 11, 19, 35, 64]
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_a_search_from_a_size_that_nearly_holds_asks_nothing_quickly(needed: int, least: int) -> None:
+    search = search_size(least, most=32, seeds=1, least=least, quick=True, near=True)
+    smallest, asked = drive(search, lambda probe: Verdict(holds=probe.value >= needed))
+    true = max(needed, least)
+    assert smallest.holds == (true if true <= 32 else None)
+    assert not any(probe.quick for probe in asked)
+    assert all(least <= probe.value <= 32 for probe in asked)
