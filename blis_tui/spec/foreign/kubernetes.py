@@ -197,6 +197,10 @@ _LEAST: Final = ("minReplicas", "minReplicaCount", "min_replicas", "minInstances
 _MOST: Final = ("maxReplicas", "maxReplicaCount", "max_replicas", "maxInstances")
 _METRICS: Final = ("metrics", "triggers", "metricsSources", "scaleMetric", "targetMetric", "metric")
 _SECONDS: Final = 1_000_000
+_NO_BEHAVIOR: Final = (
+    "without a `behavior` it goes up to 4 or to twice as many; simulated are the default policies, which add 4 or as"
+    " many as there are: one or two more from fewer than 4"
+)
 _INTERVAL_S: Final = 15
 """Time between two evaluations of Kubernetes' own autoscaler."""
 
@@ -231,6 +235,8 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
         scaler |= {"interval_us": _INTERVAL_S * _SECONDS, "rule": rule}  # a ScaledObject only polls to begin and to end
         text = f"`cluster.autoscaler.rule`: {rule['target']:g} of `{rule['metric']}` an instance ({rule['source']})"
         given.note(Fate.TAKEN, path, text)
+        if behavior is None:
+            given.note(Fate.APPROXIMATED, path, _NO_BEHAVIOR)
         return scaler
     measured = next((shown for key in _METRICS if (shown := _shown(spec.get(key)))), "what the platform measures")
     text = f"it looks at {measured}; simulated is one by queues and KV use (`kv_utilization_threshold` …)"

@@ -189,6 +189,9 @@ def test_an_autoscaler_that_looks_at_one_gauge_of_vllm_is_simulated(
     else:
         metric, target, source = rule
         assert scaler["rule"] == {"kind": "hpa", "metric": metric, "target": target, "source": source}
+        assert "without a `behavior` it goes up to 4 or to twice as many" in notes
+        limited = spec + "  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: {}}}}\n"
+        assert "without a `behavior`" not in made(tmp_path, import_kubernetes, f"{BASE}---\n{limited}")[1]
     blis_tui.load(found)
 
 
