@@ -126,7 +126,7 @@ class DebugSession:
             self.begins_to_read()
         return self._ranking
 
-    def read_more(self) -> bool:
+    def ranking_grew(self) -> bool:
         """Return whether the ranking has got further since the last call."""
         return self._ranking.look()
 

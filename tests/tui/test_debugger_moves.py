@@ -257,7 +257,7 @@ async def test_where_painting_is_slow_a_run_gets_most_of_the_time(monkeypatch: p
         def paint(painted: Stage) -> None:
             nonlocal now_s, paints
             paints += 1
-            painted._painted_s, painted._new = now_s, True
+            painted._painted_s, painted._just_painted = now_s, True
             now_s += 2.0
 
         monkeypatch.setattr(here.session.driver, "drive", drive)

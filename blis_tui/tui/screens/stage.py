@@ -66,8 +66,8 @@ _PROGRESS_S: Final = 0.2
 """Interval at which a move shows in the title how far it is, in seconds."""
 _PASSING_S: Final = 1.0
 """Interval at which a move shows in the panes where it is, in seconds."""
-_PAUSE: Final = 4
-"""How many times as long as a paint takes, a run goes on before the next one, however slow painting is."""
+_PAINTS_APART: Final = 4
+"""Minimum interval between two such paints, in times of one: a move gets three quarters of the time at least."""
 _READINGS: Final = 8
 """Slices of reading lives between two looks at their ranking: a quarter of a second."""
 _COURTESY_S: Final = 0.05
@@ -219,7 +219,7 @@ class Stage(Screen[None]):
         self._painted_s = 0.0
         self._paint_took_s = 0.0
         self._progress_s = 0.0
-        self._new = False
+        self._just_painted = False
         """Whether no tick has followed the latest paint yet."""
         self._readings = 0
         self._quiet_until_s = 0.0
@@ -365,12 +365,12 @@ class Stage(Screen[None]):
         began_s = perf_counter()
         if began_s < self._quiet_until_s:
             return
-        if self._new:  # drawn after it was painted, so it is over by the first tick that follows
+        if self._just_painted:  # drawn after it was painted, so it is over by the first tick that follows
             self._paint_took_s = began_s - self._painted_s
-            self._new = False
+            self._just_painted = False
         self._drive(SLICE_S if driver.playing else MOVE_SLICE_S)
         now_s = perf_counter()
-        pause_s = _PAINT_S if driver.playing else max(_PASSING_S, _PAUSE * self._paint_took_s)
+        pause_s = _PAINT_S if driver.playing else max(_PASSING_S, _PAINTS_APART * self._paint_took_s)
         if driver.busy and now_s - self._painted_s >= pause_s:
             self._paint()
         elif driver.busy and not driver.playing and now_s - self._progress_s >= _PROGRESS_S:
@@ -391,7 +391,7 @@ class Stage(Screen[None]):
             return
         self._show_in("events", self._shown)
         self._readings += 1
-        if (self._readings >= _READINGS or not self.session.trails) and self.session.read_more():
+        if (self._readings >= _READINGS or not self.session.trails) and self.session.ranking_grew():
             self._readings = 0
             self._show_in("request", self._shown)
 
@@ -411,7 +411,7 @@ class Stage(Screen[None]):
 
     def _paint(self) -> None:
         self._painted_s = perf_counter()
-        self._new = True
+        self._just_painted = True
         if not self.is_attached:
             return
         view = self._view()
