@@ -160,6 +160,8 @@ class _Look:
     """The estimate of the bound that is nearest to its limit, or farthest beyond it."""
     z: float
     """By how many standard errors that estimate is beyond its limit; negative = within."""
+    z_longer: float
+    """The same of the last three quarters of the run, whatever bound is nearest there; at least ``z``."""
     far: frozenset[str]
     """The bounded metrics that are far from breaking their bounds."""
     in_system: Trend
@@ -172,7 +174,7 @@ class _Look:
     stay_s: float
     """Mean stay of a request, or of a session if that is longer, by Little's law."""
     kv: float
-    """Highest share of the KV cache in use."""
+    """Highest share of the KV cache in use during the last three quarters."""
     waits: float
     """Share of the requests in the system that are in no batch."""
     swamped: bool
@@ -284,6 +286,10 @@ class SteadyRun:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         estimates = [(bound, bound.estimate(start_us, now_us, stay_s / span_s)) for bound in self._bounds]
         nearest, share = max(estimates, key=lambda estimate: estimate[0].beyond(estimate[1]))
+        z = nearest.beyond(share)
+        longer_us = max(now_us // 4, self._simulation.experiment.warm_up_us)
+        memory = stay_s * 1e6 / max(now_us - longer_us, 1)
+        longer = [bound.beyond(bound.estimate(longer_us, now_us, memory)) for bound in self._bounds]
         swings = mean([(count - there) * (count - there) for count in self._in_system[half + 1 :]] or [0.0])
         waiting = mean(self._waiting[half + 1 :] or [0.0])
         left = arrived - (self._in_system[-1] - self._in_system[half])
@@ -292,7 +298,8 @@ class SteadyRun:
             end_us=now_us,
             nearest=nearest,
             share=share,
-            z=nearest.beyond(share),
+            z=z,
+            z_longer=max(z, *longer),
             far=frozenset(bound.metric for bound in self._bounds if bound.is_far(start_us, now_us)),
             in_system=trend(self._in_system),
             sessions=trend(self._sessions),
@@ -300,7 +307,7 @@ class SteadyRun:
             transient=mser5(self._in_system) > half,
             calls_per_s=calls_per_s,
             stay_s=stay_s,
-            kv=max(self._kv[half + 1 :], default=0.0),
+            kv=max(self._kv[self._ticks // 4 + 1 :], default=0.0),
             waits=waiting / max(there, 1.0),
             in_waves=self._started[-1] > 0 and swings > _WAVES * there,
             swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
@@ -319,7 +326,7 @@ class SteadyRun:
         transient = look.transient and look.end_s < _STAYS_OF_TRANSIENT * look.stay_s
         settled = stayed and look.grows.growth < _SETTLED and not transient and not swinging
         enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest(look.far)
-        if settled and enough and look.z < -_SURE_HOLDS and look.kv < KV_FULL and self._has_room(look):
+        if settled and enough and look.z_longer < -_SURE_HOLDS and look.kv < KV_FULL and self._has_room(look):
             return "holds", look.nearest.sentence(look.share)
         return "", ""
 
@@ -355,7 +362,7 @@ class SteadyRun:
             return "not known" if look.z > 0 else "holds", look.nearest.sentence(look.share)
         if self._grows(look, _GROWS if extended else _SETTLED):
             return ("fails" if extended and look.grows.growth > _OVERLOADED else "not known"), _growth_text(look)
-        if look.z > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
+        if look.z_longer > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
             return "not known", look.nearest.sentence(look.share)
         return "holds", look.nearest.sentence(look.share)
 
