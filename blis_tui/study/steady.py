@@ -10,6 +10,7 @@ rules.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -71,6 +72,15 @@ _SURE_AT_CAP: Final = 2.0
 _SURE_AT_LAST: Final = 1.0
 """Standard errors between an estimate and its limit. Many looks need more of them than one, and at the end of an
 extended run one of them decides: what is nearer to its limit is not known."""
+_SURE_OF_LOAD: Final = 3.0
+"""By how many of its standard errors the load of a stretch must be below what can be served. The load that random
+arrivals of random lengths bring differs from stretch to stretch, and near the knee it decides everything: the variance
+of what a queue says grows with 1 / (1 - load)^2 (Whitt 1989, "Planning queueing simulations"), and a stretch with a
+little less than usual shows nothing late, and no variance."""
+_LEAST_MARGIN: Final = 0.05
+"""What can be served is known to about so much of it."""
+_BINS: Final = 32
+"""Number of stretches in which arrivals are counted for their dispersion."""
 _SETTLED: Final = 0.10
 """Maximum growth of a system that is in its steady state."""
 _WAVES_SETTLED: Final = 0.20
@@ -117,6 +127,8 @@ class Steady:
     """What arrives per second; None = it depends on the answers."""
     duration_s: float
     """Minimum simulated time before bounds are said to hold."""
+    load: float | None = None
+    """What arrives, relative to about what can be served; None = not known."""
 
     @property
     def first_look_s(self) -> float:
@@ -181,6 +193,8 @@ class _Look:
     """Whether far more arrives than can be served."""
     in_waves: bool
     """Whether sessions make the number of requests in the system swing more than chance does."""
+    dispersion: float
+    """Variance of what arrives in a stretch, relative to the square of its mean, times the number of requests in it."""
 
     @property
     def end_s(self) -> float:
@@ -214,6 +228,7 @@ class SteadyRun:
         self._tick_us = ceil(asked.first_look_s * 1e6 / _TICKS)
         self._ticks = 0
         self._read = 0
+        self._lengths = (_Lengths(), _Lengths())
         self._arrived, self._started = [0], [0]
         self._in_system, self._sessions, self._kv, self._waiting = [0.0], [0.0], [0.0], [0.0]
 
@@ -230,7 +245,7 @@ class SteadyRun:
             last = done or look.end_s >= self._asked.cap_s(look.calls_per_s, look.stay_s, extensions)
             verdict, why = self._early(look)
             if last and not verdict:
-                verdict, why = self._at_cap(look, extended=extensions > 0)
+                verdict, why = self._at_cap(look, extensions)
                 if verdict == "not known" and not done and self._worth_more(look, extensions):
                     extensions, verdict = extensions + 1, ""
             if not verdict:
@@ -265,6 +280,10 @@ class SteadyRun:
         log = simulation.log
         rows, groups = log.rows(self._read), log.groups()
         self._read += len(rows)
+        prompts, answers = self._lengths
+        for row in rows:
+            prompts.add(row.input_tokens)
+            answers.add(row.output_tokens)
         for bound in self._bounds:
             bound.ended(rows, groups)
 
@@ -310,8 +329,26 @@ class SteadyRun:
             kv=max(self._kv[self._ticks // 4 + 1 :], default=0.0),
             waits=waiting / max(there, 1.0),
             in_waves=self._started[-1] > 0 and swings > _WAVES * there,
+            dispersion=self._dispersion(),
             swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
         )
+
+    def _dispersion(self) -> float:
+        """Return the dispersion of what has arrived: that of counts, and that of the more varied of the two lengths."""
+        width = max(1, self._ticks // _BINS)
+        marks = self._arrived[::width]
+        counts = [after - before for before, after in pairwise(marks)]
+        usual = mean(counts or [0])
+        variance = mean([(count - usual) * (count - usual) for count in counts] or [0.0])
+        return variance / max(usual, 1e-9) + max(lengths.dispersion for lengths in self._lengths)
+
+    def _fewest(self, look: _Look) -> int:
+        """Return how many requests the stretch must have before bounds are said to hold."""
+        fewest, load = self._asked.fewest(look.far), self._asked.load
+        if load is None:
+            return fewest
+        margin = max(1.0 - load, _LEAST_MARGIN)
+        return max(fewest, ceil(look.dispersion * (_SURE_OF_LOAD / margin) ** 2))
 
     def _early(self, look: _Look) -> tuple[Verdict | Literal[""], str]:
         """Return the verdict and what it rests on if more of the run would not change it; otherwise empty texts."""
@@ -325,7 +362,7 @@ class SteadyRun:
         swinging = look.waves.growth > _WAVES_SETTLED and look.waves.z > _SURE_GROWS
         transient = look.transient and look.end_s < _STAYS_OF_TRANSIENT * look.stay_s
         settled = stayed and look.grows.growth < _SETTLED and not transient and not swinging
-        enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest(look.far)
+        enough = self._arrived[-1] - self._arrived[self._half] >= self._fewest(look)
         if settled and enough and look.z_longer < -_SURE_HOLDS and look.kv < KV_FULL and self._has_room(look):
             return "holds", look.nearest.sentence(look.share)
         return "", ""
@@ -352,8 +389,9 @@ class SteadyRun:
         """Return whether the system surely grows by more than this."""
         return look.grows.growth > least and look.grows.z > _SURE_GROWS
 
-    def _at_cap(self, look: _Look, *, extended: bool) -> tuple[Verdict, str]:
+    def _at_cap(self, look: _Look, extensions: int) -> tuple[Verdict, str]:
         """Return the verdict of a run that is long enough."""
+        extended = extensions > 0
         if look.z > _SURE_AT_CAP:
             return "fails", look.nearest.sentence(look.share)
         if self._asked.kind == "quick" and look.swamped:
@@ -363,6 +401,9 @@ class SteadyRun:
         if self._grows(look, _GROWS if extended else _SETTLED):
             return ("fails" if extended and look.grows.growth > _OVERLOADED else "not known"), _growth_text(look)
         if look.z_longer > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
+            return "not known", look.nearest.sentence(look.share)
+        few = self._arrived[-1] - self._arrived[self._half] < self._fewest(look)
+        if few and extensions < _MOST_EXTENSIONS and not self._simulation.done:
             return "not known", look.nearest.sentence(look.share)
         return "holds", look.nearest.sentence(look.share)
 
@@ -393,6 +434,24 @@ class SteadyRun:
             "open_sessions_after": None if sessions is None else look.sessions.after,
             "peak_kv": look.kv,
         }
+
+
+class _Lengths:
+    """The dispersion of lengths, from their sums."""
+
+    def __init__(self) -> None:
+        self._count = self._sum = self._squares = 0
+
+    def add(self, length: int) -> None:
+        """Count a request of this length."""
+        self._count += 1
+        self._sum += length
+        self._squares += length * length
+
+    @property
+    def dispersion(self) -> float:
+        """Variance of the lengths, relative to the square of their mean."""
+        return self._count * self._squares / (self._sum * self._sum) - 1.0 if self._sum else 0.0
 
 
 def _looks() -> Iterator[int]:

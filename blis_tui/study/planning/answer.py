@@ -164,6 +164,8 @@ class Candidate:
     """Number of instances of ``size`` that may be down."""
     tried: tuple[Trial, ...] = ()
     """All runs, by size, then by rate."""
+    capacity_per_s: float | None = None
+    """What one unit of size serves per second, roughly; None = not known."""
     expected: Mapping[str, tuple[str, Expected]] = field(default_factory=dict)
     """Pool -> its step-time model, and the expected errors of the means of the deciding run; empty without an answer.
     """

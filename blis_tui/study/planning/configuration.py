@@ -77,6 +77,8 @@ class Configuration:
         self._recorded = False
         self._load: Load | None = None
         self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
+        self._capacity_per_s = None if not_enough is None else not_enough.capacity_per_s
+        """Of one unit of size."""
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
         """Request runs until the answer is known."""
@@ -191,7 +193,10 @@ class Configuration:
             size = "number of instances" if question.size_path == INSTANCES else f"value of {question.size_path}"
             return f"no {size} is enough, because even on an idle cluster {wrong}"
         capacity = capacity_of(flooded, load.of)
-        return own if capacity is None else ceil(wanted * own / capacity)
+        if capacity is None:
+            return own
+        self._capacity_per_s = capacity / own
+        return ceil(wanted * own / capacity)
 
     def _not_enough_text(self, most: int, rate: float | None) -> str:
         """Return why nothing up to a size holds."""
@@ -328,24 +333,31 @@ class Configuration:
 
     def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, quick: bool = False) -> Run:
         """Return the run of a size at a rate; at a rate of 0, requests come one by one."""
-        steady = None if rate == 0 else self._long(rate)
+        steady = None if rate == 0 else self._long(rate, size)
         arrivals = load.one_by_one() if rate == 0 else load.at(rate) if steady is None else load.for_ever(rate)
         values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._steps}
         if steady is not None and quick:
             steady = replace(steady, kind="quick")
         return Run(point=self._point, values=values, seed=seed, steady=steady)
 
-    def _long(self, rate: float | None) -> Steady | None:
+    def _long(self, rate: float | None, size: int | None) -> Steady | None:
         """Return what a run must show of the long run; None = it ends by itself."""
         load, bounds = self._load, self._study.constraints
         if load is None or not load.endless:
             return None
+        offered = load.own_rate_per_s if rate is None else rate
+        served = None if size is None or self._capacity_per_s is None else size * self._capacity_per_s
         return Steady(
             bounds=bounds if self._slower is None else self._slower.tightened(bounds),
             kind="long",
-            rate_per_s=load.own_rate_per_s if rate is None else rate,
+            rate_per_s=offered,
             duration_s=self._question.duration_s,
+            load=None if offered is None or served is None else self._slowed(offered / served),
         )
+
+    def _slowed(self, load: float) -> float:
+        """Return the load of the server that is asked about; what can be served is known with usual step times."""
+        return load if self._slower is None else load * self._slower.times
 
     @property
     def _steps(self) -> Mapping[str, object]:
@@ -374,7 +386,7 @@ class Configuration:
                 size if place[0] is None else place[0],
                 place[1],
                 list(self._rows[place].values()),
-                self._long(place[1]),
+                self._long(place[1], place[0]),
             )
             for place in order
         )
@@ -387,6 +399,7 @@ class Configuration:
             of=self._of,
             recorded=self._recorded,
             spare=self._question.spare,
+            capacity_per_s=self._capacity_per_s,
             tried=tried,
         )
 
