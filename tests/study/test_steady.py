@@ -274,3 +274,38 @@ def test_who_waits_is_in_the_system_and_in_no_batch() -> None:
     present = run._in_system[-1]
     assert run._waiting[-1] == present - 2
     assert looked_at()[1].waits < 0.5 < run._look().waits
+
+
+@pytest.mark.parametrize(("z_longer", "verdict"), [(-3.1, "holds"), (-2.9, "")])
+def test_bounds_must_hold_in_the_three_last_quarters_too(z_longer: float, verdict: str) -> None:
+    """Each new look has another second half, one of which may have luck."""
+    run, look = looked_at()
+    assert look.z <= look.z_longer < -3.0
+    assert run._early(replace(look, z_longer=z_longer))[0] == verdict
+    assert run._at_cap(replace(look, z_longer=z_longer + 1.0), 0)[0] == (verdict or "not known")
+
+
+@pytest.mark.parametrize(("load", "dispersion", "fewest"), [(0.5, 2.0, 100), (0.9, 2.0, 1800), (1.2, 6.0, 21_600)])
+def test_near_the_knee_more_requests_are_needed(load: float, dispersion: float, fewest: int) -> None:
+    """At least those of a percentile; with a dispersion of 2, the load of 1,800 is known to 0.033."""
+    run, look = looked_at()
+    run._asked = replace(run._asked, load=load)
+    look = replace(look, dispersion=dispersion)
+    assert run._fewest(look) == pytest.approx(fewest, abs=1)
+    enough = run._arrived[-1] - run._arrived[run._half] >= fewest
+    assert run._early(look)[0] == ("holds" if enough else "")
+    assert [run._at_cap(look, many)[0] for many in (0, 1, 2)] == ["holds" if enough else "not known"] * 2 + ["holds"]
+
+
+@pytest.mark.parametrize(("cv", "lengths", "wanted"), [(1.0, 500, 1.0), (2.0, 500, 4.0), (1.0, None, 2.0)])
+def test_the_dispersion_is_that_of_gaps_and_of_lengths(cv: float, lengths: int | None, wanted: float) -> None:
+    """For independent gaps and lengths, the sum of the squares of their coefficients of variation."""
+    varied = {"kind": "exponential", "mean": 200, "max": 20_000}
+    client = {"arrivals": {"kind": "gamma", "cv": cv}, "input_tokens": lengths or varied, "output_tokens": 5}
+    document = blis_tui.load("quickstart", set={**SET, "engine.max_num_seqs": 256, "policy": "vllm-v1"}).document
+    workload: Any = document["workload"]
+    load = {**workload, "rate_per_s": 20.0, "clients": [{**workload["clients"][0], **client}]}
+    simulation = blis_tui.Simulation(blis_tui.load({**document, "workload": load}))
+    run = SteadyRun(simulation, Steady(bounds=(bound(max=1e9),), kind="long", rate_per_s=20.0, duration_s=90.0))
+    run._advance(256)
+    assert run._dispersion() == pytest.approx(wanted, rel=0.5)
