@@ -188,10 +188,39 @@ def test_an_autoscaler_that_looks_at_one_gauge_of_vllm_is_simulated(
         assert "simulated is one by queues and KV use" in notes
     else:
         metric, target, source = rule
-        assert scaler["rule"] == {"kind": "hpa", "metric": metric, "target": target, "source": source}
-        assert "without a `behavior` it goes up to 4 or to twice as many" in notes
+        named = {"kind": "hpa", "metric": metric, "target": target, "source": source}
+        assert scaler["rule"] == {**named, "behavior": False}
         limited = spec + "  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: {}}}}\n"
-        assert "without a `behavior`" not in made(tmp_path, import_kubernetes, f"{BASE}---\n{limited}")[1]
+        assert made(tmp_path, import_kubernetes, f"{BASE}---\n{limited}")[0]["cluster"]["autoscaler"]["rule"] == named
+    blis_tui.load(found)
+
+
+def test_policies_of_an_autoscaler_are_settings_of_its_rule(tmp_path: Path) -> None:
+    spec = f"""kind: ScaledObject
+spec:
+  scaleTargetRef: {{name: engine}}
+  maxReplicaCount: 4
+  triggers: [{{type: prometheus, {WAITING}}}]
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        scaleUp:
+          policies:
+          - {{type: Pods, value: 2, periodSeconds: 60}}
+          - {{type: Percent, value: 50, periodSeconds: 30}}
+          - {{type: Pods, value: 9, periodSeconds: 600}}
+          selectPolicy: Min
+        scaleDown: {{selectPolicy: Disabled, policies: [{{type: Cores, value: 1, periodSeconds: 1}}]}}
+"""
+    found, notes = made(tmp_path, import_kubernetes, f"{BASE}---\n{spec}")
+    rule = found["cluster"]["autoscaler"]["rule"]
+    assert rule["scale_up_pods"] == {"value": 2, "period_s": 60}
+    assert rule["scale_up_percent"] == {"value": 50, "period_s": 30}
+    assert (rule["scale_up_select"], rule["scale_down_select"]) == ("Min", "Disabled")
+    assert "scale_down_pods" not in rule
+    assert "behavior" not in rule
+    assert "of several policies of one type under `scaleUp`, the first is simulated" in notes
+    assert "one of its policies under `scaleDown` is none of Kubernetes'" in notes
     blis_tui.load(found)
 
 
