@@ -125,7 +125,40 @@ def _policies(
     return tuple(given) or default
 
 
-@SCALING.plugin("hpa", "As Kubernetes' HorizontalPodAutoscaler, with its default policies.", HpaSettings)
+class Windows:
+    """The stabilization windows of a HorizontalPodAutoscaler: what was recommended for each group, and when.
+
+    Attributes:
+        past: group -> time and value of the recommendations that still matter.
+    """
+
+    def __init__(self, autoscaler: Autoscaler) -> None:
+        self.past: dict[str, list[tuple[int, int]]] = {}
+        self._up_us, self._down_us = autoscaler.scale_up_window_us, autoscaler.scale_down_window_us
+
+    def stable(self, group: ScaledGroup, desired: int, now_us: int) -> tuple[int, str]:
+        """Return the number nearest to the present one between the least and the most recommended in the windows."""
+        past = self.past.setdefault(group.name, [(now_us, group.instances)])
+        up = min([desired, *(value for at, value in past if at > now_us - self._up_us)])
+        down = max([desired, *(value for at, value in past if at > now_us - self._down_us)])
+        oldest_us = now_us - max(self._up_us, self._down_us)
+        past[:] = [*(entry for entry in past if entry[0] > oldest_us), (now_us, desired)]
+        stable = min(max(group.instances, up), down)
+        if stable == desired:
+            return stable, ""
+        window_us = self._up_us if stable < desired else self._down_us
+        return stable, f", held at {stable} by the window of {window_us / 1e6:g} s"
+
+    def highest(self, group: ScaledGroup, desired: int, now_us: int) -> tuple[int, str]:
+        """Return the most recommended in the window for fewer, as without a ``behavior``."""
+        past = self.past.setdefault(group.name, [(now_us, group.instances)])
+        past[:] = [*(entry for entry in past if entry[0] >= now_us - self._down_us), (now_us, desired)]
+        stable = max(value for _, value in past)
+        held = "" if stable == desired else f", held at {stable} by the window of {self._down_us / 1e6:g} s"
+        return stable, held
+
+
+@SCALING.plugin("hpa", "As Kubernetes' HorizontalPodAutoscaler.", HpaSettings)
 class HorizontalPodAutoscaler:
     """Kubernetes' ``autoscaling/v2``: a ratio to a target, stabilized by the recommendations of a window.
 
@@ -136,12 +169,10 @@ class HorizontalPodAutoscaler:
 
     def __init__(self, settings: HpaSettings, autoscaler: Autoscaler) -> None:
         self._settings = settings
-        self._up_us, self._down_us = autoscaler.scale_up_window_us, autoscaler.scale_down_window_us
+        self._windows = Windows(autoscaler)
         self._up = _policies(settings.scale_up_pods, settings.scale_up_percent, _UP)
         self._down = _policies(settings.scale_down_pods, settings.scale_down_percent, _DOWN)
         self._longest_us = max(policy.period_us for policy in (*self._up, *self._down))
-        self._recommended: dict[str, list[tuple[int, int]]] = {}
-        """Group -> time and value of recommendations."""
         self._counts: dict[str, list[tuple[int, int]]] = {}
         """Group -> time and number of instances at each evaluation."""
         self.rule = (
@@ -154,14 +185,14 @@ class HorizontalPodAutoscaler:
         desired, reason = self._desired(group)
         if not self._settings.behavior:
             return self._plain(group, desired, reason, now_us)
-        stable, within = self._stabilized(group, desired, now_us)
+        stable, within = self._windows.stable(group, desired, now_us)
         limit, limited = self._limited(group, stable, now_us)
         return (stable, f"{reason}{within}") if limit == stable else (limit, f"{reason}, {limited}")
 
     def state(self) -> tuple[object, ...]:
         """Return the recommendations and counts it remembers."""
         return tuple(
-            (name, tuple(past), tuple(self._counts.get(name, ()))) for name, past in sorted(self._recommended.items())
+            (name, tuple(past), tuple(self._counts.get(name, ()))) for name, past in sorted(self._windows.past.items())
         )
 
     def _desired(self, group: ScaledGroup) -> tuple[int, str]:
@@ -198,19 +229,6 @@ class HorizontalPodAutoscaler:
     def _tolerated(self, ratio: float) -> bool:
         return abs(1.0 - ratio) <= self._settings.tolerance
 
-    def _stabilized(self, group: ScaledGroup, desired: int, now_us: int) -> tuple[int, str]:
-        """Return the number nearest to the present one between the least and the most recommended in the windows."""
-        past = self._recommended.setdefault(group.name, [(now_us, group.instances)])
-        up = min([desired, *(value for at, value in past if at > now_us - self._up_us)])
-        down = max([desired, *(value for at, value in past if at > now_us - self._down_us)])
-        oldest_us = now_us - max(self._up_us, self._down_us)
-        past[:] = [*(entry for entry in past if entry[0] > oldest_us), (now_us, desired)]
-        stable = min(max(group.instances, up), down)
-        if stable == desired:
-            return stable, ""
-        window_us = self._up_us if stable < desired else self._down_us
-        return stable, f", held at {stable} by the window of {window_us / 1e6:g} s"
-
     def _limited(self, group: ScaledGroup, stable: int, now_us: int) -> tuple[int, str]:
         """Return what the policies leave of a change, and in what way: by the numbers when their periods began."""
         counts, settings = self._counts.setdefault(group.name, []), self._settings
@@ -235,11 +253,6 @@ class HorizontalPodAutoscaler:
 
     def _plain(self, group: ScaledGroup, desired: int, reason: str, now_us: int) -> tuple[int, str]:
         """Return what it wants without a ``behavior``: the most recommended in the window, up to a limit."""
-        past = self._recommended.setdefault(group.name, [(now_us, group.instances)])
-        past[:] = [*(entry for entry in past if entry[0] >= now_us - self._down_us), (now_us, desired)]
-        stable = max(value for _, value in past)
+        stable, within = self._windows.highest(group, desired, now_us)
         most = max(_LIMIT_FACTOR * group.instances, _LIMIT_LEAST)
-        if stable > most:
-            return most, f"{reason}, limited to {most} at once"
-        held = "" if stable == desired else f", held at {stable} by the window of {self._down_us / 1e6:g} s"
-        return stable, f"{reason}{held}"
+        return (most, f"{reason}, limited to {most} at once") if stable > most else (stable, f"{reason}{within}")
