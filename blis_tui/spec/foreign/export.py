@@ -24,6 +24,7 @@ from blis_tui.spec.foreign.routing import KIND, SCORERS
 from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, of_commands
 from blis_tui.spec.foreign.shell import commands
+from blis_tui.spec.foreign.variants import METRIC, thresholds, variant
 from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
 from blis_tui.spec.read import read_document
@@ -382,6 +383,10 @@ def _manifest(export: _Export) -> str:
         )
         if scaler:
             made.append(_scaler(server.name, scaler))
+    rule = as_map(scaler.get("rule"))
+    if rule.get("kind") == "wva":
+        made += [variant(server.name, export.model) for server in export.servers]
+        made.append(thresholds(rule))
     return "---\n".join(yaml_text(manifest) for manifest in made)
 
 
@@ -519,6 +524,9 @@ def _scaler(name: str, scaler: dict[str, Json]) -> dict[str, Json]:
 
 def _with_policies(limits: dict[str, Json], rule: dict[str, Json]) -> dict[str, Json]:
     """Return the limits of a HorizontalPodAutoscaler with its policies and its metric."""
+    if rule.get("kind") == "wva":
+        look: Json = {"metric": {"name": METRIC}, "target": {"type": "AverageValue", "averageValue": "1"}}
+        return {**limits, "metrics": [{"type": "External", "external": look}]}
     if rule.get("kind") != "hpa":
         return limits
     if not rule["behavior"]:

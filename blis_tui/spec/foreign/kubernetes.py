@@ -201,7 +201,14 @@ _INTERVAL_S: Final = 15
 """Time between two evaluations of Kubernetes' own autoscaler."""
 
 
-def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instances: int) -> dict[str, Json]:
+def autoscaler_of(
+    spec: dict[str, Json],
+    given: Input,
+    path: DataPath,
+    *,
+    instances: int,
+    decided: Mapping[str, Json] = MappingProxyType({}),
+) -> dict[str, Json]:
     """Return the keys of ``cluster.autoscaler``, having noted them; none if the number of instances never changes.
 
     Args:
@@ -209,6 +216,7 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
         given: where it is noted.
         path: its path in the input.
         instances: the number of instances at the start.
+        decided: keys for what decides in its place, whose decisions it carries out.
     """
     least = next((number(spec[key]) for key in _LEAST if key in spec), min(1, instances))
     most = next((number(spec[key]) for key in _MOST if key in spec), 0)
@@ -227,6 +235,8 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
     if isinstance(down, int) and down >= 0:
         scaler["scale_down_stabilization_window_us"] = down * _SECONDS
     given.note(Fate.TAKEN, path, f"`cluster.autoscaler`: {least} to {most} instances")
+    if decided:
+        return {**scaler, **decided}
     if rule := _rule(spec):
         rule |= {"behavior": False} if behavior is None else _policies(as_map(behavior), given, path)
         scaler |= {"interval_us": _INTERVAL_S * _SECONDS, "rule": rule}  # a ScaledObject only polls to begin and to end

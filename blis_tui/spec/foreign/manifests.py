@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Document, Json, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
@@ -34,6 +35,8 @@ from blis_tui.spec.foreign.kubernetes import (
 from blis_tui.spec.foreign.reading import Fate, Input
 from blis_tui.spec.foreign.routing import block_size, picked, pickers, router_in, routing_in, routing_of
 from blis_tui.spec.foreign.servers import TITLES, Start, value_of
+from blis_tui.spec.foreign.variants import KIND as VARIANT
+from blis_tui.spec.foreign.variants import asks_variants, variant_keys
 from blis_tui.spec.read import read_source
 
 if TYPE_CHECKING:
@@ -94,6 +97,12 @@ class Deployed:
         if server is None and (name := router_in([str(container.get("name")), *texts])):
             self.keys.update(routing_in(texts, self.given, self.mark(name)))
         return server is not None
+
+    def scaler(self, spec: dict[str, Json], name: str, copies: int) -> dict[str, Json]:
+        """Return the keys of ``cluster.autoscaler`` for an autoscaler, and for what decides in its place."""
+        path = self.mark(name)
+        decided = variant_keys(self.maps, self.given, path) if asks_variants(spec) else {}
+        return autoscaler_of(spec, self.given, path, instances=copies, decided=decided)
 
     def pick(self, configs: Sequence[dict[str, Json]]) -> None:
         """Take the routing of an endpoint picker, and check that it counts in the engine's blocks."""
@@ -202,7 +211,7 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
     stands = {option: key for key, option in PARALLELISM.items()}
     scaling = as_map(spec.get("scaling"))
     copies = number(spec.get("replicas", scaling.get("minReplicas")))
-    scaler = autoscaler_of(scaling, done.given, done.mark("scaling"), instances=copies) if scaling else {}
+    scaler = done.scaler(scaling, "scaling", copies) if scaling else {}
     done.add(container, part._replace(copies=copies, scaler=scaler), stands)
 
 
@@ -487,21 +496,43 @@ def _pods(spec: Json, part: Part, done: Deployed, variables: Mapping[str, str]) 
 
 
 def _scale(objects: Sequence[dict[str, Json]], done: Deployed) -> None:
-    """Take the autoscaler of the servers."""
+    """Take the autoscaler of the servers, and what decides for it."""
     for document in objects:
-        spec = as_map(document.get("spec"))
-        if document.get("kind") not in SCALERS:
+        kind, spec = str(document.get("kind")), as_map(document.get("spec"))
+        if kind not in SCALERS:
             continue
-        target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
-        scaled = [part for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+        target, scaled = _scaled(spec, done)
         named = str(as_map(spec.get("subTargetSelector")).get("roleName") or "")
         scaled = [part for part in scaled if not named or named in part.name.split("/")]
-        path = done.mark(str(document["kind"]))
         if not scaled:
-            done.given.note(Fate.NOT_CARRIED, path, f"it scales `{printable(target)}`, which is no server here")
+            done.note(Fate.NOT_CARRIED, kind, f"it scales `{printable(target)}`, which is no server here")
         else:
-            scaler = autoscaler_of(spec, done.given, path, instances=sum(part.copies for part in scaled))
+            scaler = done.scaler(spec, kind, whole_sum([part.copies for part in scaled]))
             done.parts = [part._replace(scaler=scaler) if part in scaled else part for part in done.parts]
+    for document in objects:
+        if document.get("kind") == VARIANT:
+            _scale_variant(as_map(document.get("spec")), done)
+
+
+def _scaled(spec: dict[str, Json], done: Deployed) -> tuple[str, list[Part]]:
+    """Return the name of what is scaled, and the servers of that name."""
+    target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
+    return target, [part for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+
+
+def _scale_variant(spec: dict[str, Json], done: Deployed) -> None:
+    """Take the limits of a variant that no autoscaler here scales."""
+    target, scaled = _scaled(spec, done)
+    if not scaled:
+        done.note(Fate.NOT_CARRIED, VARIANT, f"it is about `{printable(target)}`, which is no server here")
+    elif not all("rule" in part.scaler or "scale_up_threshold" in part.scaler for part in scaled):
+        if "maxReplicas" not in spec or any(part.scaler for part in scaled):
+            done.note(Fate.NOT_CARRIED, VARIANT, "no autoscaler here carries its decisions out")
+            return
+        scaler = done.scaler({"wva": {}, **spec}, VARIANT, whole_sum([part.copies for part in scaled]))
+        done.parts = [part._replace(scaler=scaler) if part in scaled else part for part in done.parts]
+    if "variantCost" in spec:
+        done.note(Fate.NOT_CARRIED, VARIANT, "`variantCost`: pools are compared by `cost_per_hour` of `cluster.nodes`")
 
 
 # ---- compose ----

@@ -224,6 +224,65 @@ spec:
     blis_tui.load(found)
 
 
+SCALED_BY_VARIANT = """---
+kind: HorizontalPodAutoscaler
+spec:
+  scaleTargetRef: {name: engine}
+  minReplicas: 1
+  maxReplicas: 6
+  behavior: {scaleDown: {stabilizationWindowSeconds: 120}}
+  metrics: [{type: External, external: {metric: {name: wva_desired_replicas}, target: {averageValue: 1}}}]
+---
+kind: VariantAutoscaling
+spec: {scaleTargetRef: {name: engine}, modelID: x, variantCost: "40.0"}
+"""
+
+
+def with_thresholds(text: str) -> str:
+    return f"{SCALED_BY_VARIANT}---\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  default: |\n    {text}\n"
+
+
+def test_what_llm_d_decides_for_an_autoscaler_is_simulated(tmp_path: Path) -> None:
+    found, notes = made(tmp_path, import_kubernetes, BASE + SCALED_BY_VARIANT)
+    scaler = found["cluster"]["autoscaler"]
+    assert (scaler["rule"], scaler["interval_us"], scaler["max_instances"]) == ({"kind": "wva"}, 60_000_000, 6)
+    assert scaler["scale_down_stabilization_window_us"] == 120_000_000
+    assert "`cluster.autoscaler.rule`: llm-d's analyzer by percentages (`wva`)" in notes
+    assert "its thresholds are the usual ones" in notes
+    assert "`variantCost`: pools are compared by" in notes
+    blis_tui.load(found)
+    text = with_thresholds("{kvCacheThreshold: 0.7, queueLengthThreshold: 9, kvSpareTrigger: 0.2, other: 1}")
+    interval = '---\nkind: ConfigMap\nmetadata: {name: d}\ndata: {GLOBAL_OPT_INTERVAL: "15s"}\n'
+    found, notes = made(tmp_path, import_kubernetes, BASE + text + interval)
+    thresholds = {"kv_cache_threshold": 0.7, "queue_length_threshold": 9, "kv_spare_trigger": 0.2}
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva", **thresholds}
+    assert found["cluster"]["autoscaler"]["interval_us"] == 15_000_000
+    assert "usual ones" not in notes
+    found, notes = made(tmp_path, import_kubernetes, BASE + with_thresholds("analyzerName: epp-saturation"))
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva"}
+    assert "`epp-saturation` is not simulated" in notes
+
+
+def test_llm_d_s_analyzer_by_tokens_is_the_autoscaler_itself(tmp_path: Path) -> None:
+    text = with_thresholds("{analyzerName: saturation, kvCacheThreshold: 0.9}")
+    found, notes = made(tmp_path, import_kubernetes, BASE + text)
+    scaler = found["cluster"]["autoscaler"]
+    assert "rule" not in scaler
+    assert scaler["kv_utilization_threshold"] == 0.9
+    assert (scaler["scale_up_threshold"], scaler["scale_down_boundary"]) == (0.85, 0.7)
+    assert "llm-d's analyzer by tokens" in notes
+    blis_tui.load(found)
+
+
+def test_a_variant_without_an_autoscaler_has_limits_of_its_own(tmp_path: Path) -> None:
+    alone = "---\nkind: VariantAutoscaling\nspec: {scaleTargetRef: {name: engine}, maxReplicas: 5}\n"
+    found, _ = made(tmp_path, import_kubernetes, BASE + alone)
+    assert found["cluster"]["autoscaler"]["max_instances"] == 5
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva"}
+    _, notes = made(tmp_path, import_kubernetes, BASE + alone.replace(", maxReplicas: 5", ""))
+    assert "no autoscaler here carries its decisions out" in notes
+
+
 def test_what_has_no_instances_is_no_part(tmp_path: Path) -> None:
     none = BASE.replace("replicas: 2", "replicas: 0").replace("engine", "spare")
     found, notes = made(tmp_path, import_kubernetes, BASE, none)
@@ -460,6 +519,7 @@ def test_kserve(tmp_path: Path) -> None:
     assert (cluster["instances"], cluster["tensor_parallel"], cluster["autoscaler"]["max_instances"]) == (2, 2, 5)
     assert cluster["autoscaler"]["scale_down_stabilization_window_us"] == 60_000_000
     assert found["policy"]["routing"]["scorers"][0] == {"kind": "prefix-affinity", "weight": 2}
+    assert cluster["autoscaler"]["rule"] == {"kind": "wva"}
     assert "`shared-config` is not here" in notes
     inline = "".join(f"        {line}\n" for line in PICKER.splitlines())
     router = f"router:\n    scheduler:\n     config:\n      inline:\n{inline}"

@@ -191,6 +191,16 @@ def test_the_metric_of_an_autoscaler_comes_back(source: str, tmp_path: Path) -> 
     assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
 
 
+def test_thresholds_of_llm_d_s_autoscaler_come_back(tmp_path: Path) -> None:
+    rule = {"kind": "wva", "kv_cache_threshold": 0.75, "queue_length_threshold": 12}
+    rule |= {"kv_spare_trigger": 0.2, "queue_spare_trigger": 4.5}
+    overrides = (f"cluster.autoscaler.rule={json.dumps(rule)}", "cluster.autoscaler.interval_us=60000000")
+    made = export("kubernetes", "autoscaling", overrides)
+    assert not [path for path in made.lost if "autoscaler" in str(path)]
+    assert "kind: VariantAutoscaling" in made.text
+    assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
+
+
 def test_an_autoscaler_without_a_behavior_comes_back_without_one(tmp_path: Path) -> None:
     window = "cluster.autoscaler.scale_down_stabilization_window_us"
     overrides = ("cluster.autoscaler.rule={kind: hpa, behavior: false}", "cluster.autoscaler.interval_us=15000000")
