@@ -32,6 +32,7 @@ from blis_tui.spec.foreign.kubernetes import (
     place_in,
     values,
 )
+from blis_tui.spec.foreign.planner import planner_keys
 from blis_tui.spec.foreign.reading import Fate, Input
 from blis_tui.spec.foreign.routing import block_size, picked, pickers, router_in, routing_in, routing_of
 from blis_tui.spec.foreign.servers import TITLES, Start, value_of
@@ -256,17 +257,20 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
 _WORKERS: Final[Mapping[str, str]] = MappingProxyType({"prefill": "prefill", "decode": "decode", "worker": ""})
 _BESIDE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "planner": "the number of instances stays as it is: see `cluster.autoscaler`",
         "epp": "its configuration is not read: see `policy.routing`",
     }
 )
+
+
+_LENGTHS: Final = ("--max-model-len", "--context-length", "--max-seq-len")
+"""Options of engines for the longest request."""
 
 
 def _dynamo(document: dict[str, Json], done: Deployed) -> None:
     spec = as_map(document.get("spec"))
     shared = as_list(spec.get("envs") or spec.get("env"))
     named = {**as_map(spec.get("services")), **_by_name(spec.get("services")), **_by_name(spec.get("components"))}
-    mode = ""
+    mode, planners, gpus = "", dict[str, list[str]](), list[int]()
     for name, service in named.items():
         component = as_map(service)
         kind = str(component.get("componentType") or component.get("type") or "").lower()
@@ -279,8 +283,11 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         if component.get("replicas") == 0:
             done.note(Fate.NO_EFFECT, name, "it has no instances")
             continue
-        if kind in _BESIDE or "planner" in name.lower():
-            done.note(Fate.NOT_CARRIED, name, _BESIDE.get(kind, _BESIDE["planner"]))
+        if kind == "planner" or "planner" in name.lower():
+            planners[name] = [str(word) for key in ("command", "args") for word in as_list(main.get(key))]
+            continue
+        if kind in _BESIDE:
+            done.note(Fate.NOT_CARRIED, name, _BESIDE[kind])
             continue
         if kind == "frontend" or "frontend" in name.lower():
             words = [str(word) for key in ("command", "args") for word in as_list(main.get(key))]
@@ -292,10 +299,24 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         scaling, copies, scaler = as_map(component.get("autoscaling")), number(component.get("replicas")), {}
         if scaling.get("enabled"):
             scaler = autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=copies)
-        done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(component), role, scaler))
+        if done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(component), role, scaler)):
+            gpus.append(_gpus(component, main))
+    for name, words in planners.items():
+        if keys := planner_keys(words, done.maps, gpus, done.given, done.mark(name)):
+            done.parts = [part._replace(scaler=keys) for part in done.parts]
+            lengths = [word for part in done.parts for word in part.start.words if word.text.startswith(_LENGTHS)]
+            if len(gpus) > 1 and not lengths:
+                text = "queues of prefill instances are compared with `engine.max_model_len`, which nothing says"
+                done.note(Fate.ELSEWHERE, name, f"{text}: give it, or `context_length` of the rule")
     if mode:
         done.given.document.keys[("router mode",)] = place_in(mode, done.sources)
         done.keys.update(routing_of(mode, done.given, ("router mode",)))
+
+
+def _gpus(component: dict[str, Json], container: dict[str, Json]) -> int:
+    """Return how many GPUs an instance of a component asks for."""
+    limits = (as_map(as_map(of.get("resources")).get("limits")) for of in (component, container))
+    return next((number(asked[key]) for asked in limits for key in ("gpu", "nvidia.com/gpu") if key in asked), 1)
 
 
 def _by_name(components: Json) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -612,6 +613,42 @@ def test_dynamo(tmp_path: Path) -> None:
     other = DYNAMO.replace("dynamo.vllm", "dynamo.trtllm").replace(f"--model, {MODEL}", options)
     found, notes = made(tmp_path, import_kubernetes, other + engine)
     assert found["engine"] == {"max_num_seqs": 7, "max_model_len": 8192}
+
+
+@pytest.mark.parametrize(
+    ("config", "rule", "said"),
+    [
+        ("{mode: disagg, max_gpu_budget: 12}", "throughput", "`dynamo-load`, for `throughput`, 1 to 10 instances"),
+        (
+            "{optimization_target: latency, load_adjustment_interval: 9, max_gpu_budget: 12}",
+            "latency",
+            "12 GPUs are for",
+        ),
+        ("{optimization_target: sla}", None, "`cluster.autoscaler.rule: dynamo-throughput` scales by that"),
+        ("{ttft: 200, itl: 20}", None, "its target `sla` goes by a model of its engines"),
+        ("{max_gpu_budget: -1}", None, "`max_gpu_budget` limits nothing"),
+        ("{no_operation: true}", None, "Planner: no effect: it changes nothing"),
+        ("", None, "Planner: not carried: the number of instances stays as it is"),
+    ],
+)
+@pytest.mark.parametrize("inline", [True, False])
+def test_dynamo_s_planner(config: str, rule: str | None, said: str, inline: bool, tmp_path: Path) -> None:
+    option = json.dumps(config) if inline else "/etc/planner/p.yaml"
+    main = f"{{name: main, args: [--config, {option}]}}" if config else "{name: main}"
+    planner = f"{{name: Planner, type: planner, podTemplate: {{spec: {{containers: [{main}]}}}}}}"
+    text = DYNAMO.replace("{name: Planner, type: planner}", planner)
+    text = text.replace("- name: decode", "- name: decode\n    resources: {limits: {gpu: '2'}}")
+    text += f"---\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{p.yaml: {json.dumps(config)}}}\n"
+    found, notes = made(tmp_path, import_kubernetes, text)
+    assert said in notes
+    scaler = found["cluster"].get("autoscaler")
+    if rule is None:
+        assert scaler is None
+    else:
+        assert scaler["rule"] == {"kind": "dynamo-load", "optimization_target": rule}
+        assert "are compared with `engine.max_model_len`, which nothing says" in notes
+        assert (scaler["interval_us"], scaler["max_instances"]) == (5_000_000 if rule[0] == "t" else 9_000_000, 10)
+    blis_tui.load(found)
 
 
 VALUES: list[Any] = [None, 0, -3, 1e99, True, "", "a b", [], {}, [{}], ["x"], {"a": "b"}, "$(", "'"]
