@@ -48,11 +48,12 @@ def counted(instance: Instance) -> tuple[int, ...]:
     batch = instance.batch
     decoding = [request for slot, request in batch.running.items() if slot not in batch.prefills]
     fresh = [request for request in batch.waiting.ordered() if not request.preemptions and not request.held_blocks]
-    begun = [request for request in batch.waiting.ordered() if request not in fresh]
+    queued = [request for request in batch.waiting.ordered() if request not in fresh]
+    coming = [request for request in batch.reserved.values() if request not in queued]
     return (
         sum(batch.cohort.context_tokens(request) for request in decoding),
         sum(request.input_tokens for request in fresh),
-        sum(request.computed_tokens for request in [*begun, *batch.reserved.values()]),
+        sum(request.computed_tokens for request in queued + coming),
     )
 
 

@@ -444,17 +444,16 @@ def load_of(instance: Instance) -> InstanceLoad:
     """Return what an instance holds."""
     batch, used = instance.batch, instance.seen.kv_used
     queue = batch.waiting.first(None)
-    begun = [request.preemptions > 0 or request.computed_tokens > 0 for request in queue]
-    held = [request.computed_tokens for request, has in zip(queue, begun, strict=True) if has]
+    fresh = [request for request in queue if not request.preemptions and not request.computed_tokens]
+    begun = {request.index: request for request in queue if request.preemptions or request.computed_tokens}
+    begun |= batch.reserved  # those whose blocks are on their way; with theirs there, they are in the queue, too
     return InstanceLoad(
         running=instance.seen.running,
         waiting=len(queue),
         kv_utilization=used / instance.pool.total,
         kv_tokens=instance.pool.total * instance.pool.block_size_tokens,
         decode_tokens=batch.load.decode_context_tokens,
-        waiting_prompt_tokens=whole_sum(
-            [request.input_tokens for request, has in zip(queue, begun, strict=True) if not has]
-        ),
-        waiting_decode_tokens=whole_sum([*held, *(request.computed_tokens for request in batch.reserved.values())]),
+        waiting_prompt_tokens=whole_sum([request.input_tokens for request in fresh]),
+        waiting_decode_tokens=whole_sum([request.computed_tokens for request in begun.values()]),
         max_model_len=batch.limits.max_model_len or 0,
     )
