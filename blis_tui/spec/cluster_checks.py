@@ -341,9 +341,9 @@ def _check_room(document: Document, nodes: Sequence[Mapping[str, Json]], need: i
 def _check_rule(document: Document, rule: Mapping[str, Json]) -> Iterator[Diagnostic]:
     """Check the settings of a scaling rule that depend on each other."""
     if rule.get("kind") == "wva":
-        threshold, spare = rule.get("kv_cache_threshold"), rule.get("kv_spare_trigger")
+        threshold, spare = rule.get("kv_utilization_threshold"), rule.get("kv_spare_trigger")
         if isinstance(threshold, int | float) and isinstance(spare, int | float) and threshold < spare:
-            message = f"kv_spare_trigger {spare:.15g} is above kv_cache_threshold {threshold:.15g}"
+            message = f"kv_spare_trigger {spare:.15g} is above kv_utilization_threshold {threshold:.15g}"
             path: DataPath = ("cluster", "autoscaler", "rule", "kv_spare_trigger")
             yield about(document, path, _LIFE, message, key=True, hint="instances would be added without an end")
 

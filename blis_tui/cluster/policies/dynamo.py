@@ -143,10 +143,10 @@ class DynamoThroughputSettings:
         enum=["constant", "kalman"],
     )
     kalman_q_level: float = setting(
-        "Variance by which the level changes from one interval to the next.", default=1.0, minimum=1e-12, maximum=1e12
+        "Variance by which the level changes from one interval to the next.", default=1.0, minimum=1e-9, maximum=1e9
     )
-    kalman_q_trend: float = setting("Variance by which the trend changes.", default=0.1, minimum=1e-12, maximum=1e12)
-    kalman_r: float = setting("Variance of what is observed.", default=10.0, minimum=1e-9, maximum=1e12)
+    kalman_q_trend: float = setting("Variance by which the trend changes.", default=0.1, minimum=1e-9, maximum=1e9)
+    kalman_r: float = setting("Variance of what is observed.", default=10.0, minimum=1e-9, maximum=1e9)
 
 
 _UNCERTAIN: Final = 1000.0

@@ -23,7 +23,7 @@ _FEWEST: Final = 2
 class WvaSettings:
     """Settings: when an instance is saturated, and how much the others should have to spare."""
 
-    kv_cache_threshold: float = setting(
+    kv_utilization_threshold: float = setting(
         "`kvCacheThreshold`: from this share of its KV cache in use on, an instance is saturated.",
         default=0.8,
         minimum=SMALLEST,
@@ -75,7 +75,7 @@ class WorkloadVariantAutoscaler:
         self._desired: dict[str, int] = {}
         """Group -> the number that it last asked for, to which it holds until there are so many."""
         self.rule = (
-            f"Instances that are not saturated (KV cache {100 * settings.kv_cache_threshold:g} %,"
+            f"Instances that are not saturated (KV cache {100 * settings.kv_utilization_threshold:g} %,"
             f" {settings.queue_length_threshold:g} waiting) should lack {100 * settings.kv_spare_trigger:g} % and"
             f" {settings.queue_spare_trigger:g} waiting to that, on average."
         )
@@ -105,9 +105,12 @@ class WorkloadVariantAutoscaler:
         kv = queue = 0.0
         count = 0
         for load in group.loads:
-            if load.kv_utilization >= settings.kv_cache_threshold or load.waiting >= settings.queue_length_threshold:
+            if (
+                load.kv_utilization >= settings.kv_utilization_threshold
+                or load.waiting >= settings.queue_length_threshold
+            ):
                 continue
-            kv += settings.kv_cache_threshold - load.kv_utilization
+            kv += settings.kv_utilization_threshold - load.kv_utilization
             queue += settings.queue_length_threshold - load.waiting
             count += 1
         return _Spare(count, kv / count, queue / count) if count else _Spare(0, 0.0, 0.0)
@@ -127,7 +130,7 @@ class WorkloadVariantAutoscaler:
         if spare.number < _FEWEST:
             return 0, figures
         factor = spare.number / (spare.number - 1)
-        kv = settings.kv_cache_threshold - (settings.kv_cache_threshold - spare.kv) * factor
+        kv = settings.kv_utilization_threshold - (settings.kv_utilization_threshold - spare.kv) * factor
         queue = settings.queue_length_threshold - (settings.queue_length_threshold - spare.queue) * factor
         safe = kv >= settings.kv_spare_trigger and queue >= settings.queue_spare_trigger
         return -1 if safe else 0, f"{figures}, {100 * kv:.1f} % and {queue:.1f} with one less"

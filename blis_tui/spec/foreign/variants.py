@@ -26,7 +26,7 @@ METRIC: Final = "wva_desired_replicas"
 _METRICS: Final = (METRIC, "inferno_desired_replicas")
 _THRESHOLDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "kvCacheThreshold": "kv_cache_threshold",
+        "kvCacheThreshold": "kv_utilization_threshold",
         "queueLengthThreshold": "queue_length_threshold",
         "kvSpareTrigger": "kv_spare_trigger",
         "queueSpareTrigger": "queue_spare_trigger",

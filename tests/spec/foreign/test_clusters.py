@@ -255,7 +255,7 @@ def test_what_llm_d_decides_for_an_autoscaler_is_simulated(tmp_path: Path) -> No
     text = with_thresholds("{kvCacheThreshold: 0.7, queueLengthThreshold: 9, kvSpareTrigger: 0.2, other: 1}")
     interval = '---\nkind: ConfigMap\nmetadata: {name: d}\ndata: {GLOBAL_OPT_INTERVAL: "15s"}\n'
     found, notes = made(tmp_path, import_kubernetes, BASE + text + interval)
-    thresholds = {"kv_cache_threshold": 0.7, "queue_length_threshold": 9, "kv_spare_trigger": 0.2}
+    thresholds = {"kv_utilization_threshold": 0.7, "queue_length_threshold": 9, "kv_spare_trigger": 0.2}
     assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva", **thresholds}
     assert found["cluster"]["autoscaler"]["interval_us"] == 15_000_000
     assert "usual ones" not in notes

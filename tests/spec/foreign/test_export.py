@@ -192,7 +192,7 @@ def test_the_metric_of_an_autoscaler_comes_back(source: str, tmp_path: Path) -> 
 
 
 def test_thresholds_of_llm_d_s_autoscaler_come_back(tmp_path: Path) -> None:
-    rule = {"kind": "wva", "kv_cache_threshold": 0.75, "queue_length_threshold": 12}
+    rule = {"kind": "wva", "kv_utilization_threshold": 0.75, "queue_length_threshold": 12}
     rule |= {"kv_spare_trigger": 0.2, "queue_spare_trigger": 4.5}
     overrides = (f"cluster.autoscaler.rule={json.dumps(rule)}", "cluster.autoscaler.interval_us=60000000")
     made = export("kubernetes", "autoscaling", overrides)
