@@ -119,3 +119,19 @@ def test_arrivals_are_counted_for_each_model(tmp_path: Path) -> None:
     assert first == {f"{LLAMA}: 8 requests", f"{QWEN}: 4 requests"}  # the last one comes only then
     second = {look.reason.split(" in ")[0] for look in looks if look.time_us == 40_000}
     assert second == {f"{LLAMA}: 1 request", f"{QWEN}: 1 request"}
+
+
+def test_a_checkpoint_knows_what_a_rule_has_seen(tmp_path: Path) -> None:
+    pools = f"[{{name: llamas, instances: 1, model: {LLAMA}}}, {{name: qwens, instances: 1}}]"
+    rule = {"kind": "dynamo-throughput", "requests_per_s": 100, "load_predictor": "kalman"}
+    scaled = {"cluster.autoscaler": {"interval_us": 20_000, "max_instances": 4, "rule": rule}}
+    run(tmp_path, [LLAMA, QWEN, ""] * 40, pools, **scaled)
+    experiment = blis_tui.load(tmp_path / "mine.blis.yaml", set=scaled)
+    first, second = blis_tui.Simulation(experiment), blis_tui.Simulation(experiment)
+    first.run(max_events=150)
+    second.restore(first.checkpoint())
+    assert first.digest() == second.digest()
+    first.run()
+    second.run()
+    assert first.digest() == second.digest()
+    assert first.report().to_json() == second.report().to_json()
