@@ -17,6 +17,7 @@ from blis_tui.cluster.policy import SCALING as SCALING
 from blis_tui.cluster.policy import SCORING as SCORING
 from blis_tui.cluster.policy import AdmissionPolicy as AdmissionPolicy
 from blis_tui.cluster.policy import Decider as Decider
+from blis_tui.cluster.policy import InstanceLoad as InstanceLoad
 from blis_tui.cluster.policy import RoutingPolicy as RoutingPolicy
 from blis_tui.cluster.policy import Saturation as Saturation
 from blis_tui.cluster.policy import ScaledGroup as ScaledGroup

@@ -54,7 +54,7 @@ def assembled(
     fleet = registry.fleet_of(ALL_ROLES)
     control = AdmissionControl(experiment, registry, fleet, streams, observers)
     admission = pipeline.admission = Admission(pipeline, control)
-    entrance = admission.enter
+    entrance: Callable[[RoutedRequest, int], int] = admission.enter
     if experiment.cluster.varies:
         from blis_tui.cluster.options.lifecycle import LifecycleControl
 
@@ -74,6 +74,7 @@ def assembled(
         pipeline.deferral = deferral = IdleOnly(experiment, pipeline, entrance)
         registry.followers.append(deferral)
         entrance = deferral.enter
+    entrance = pipeline.lifecycle.counted(entrance)
     pipeline.arrivals = _arrivals(experiment, source, pipeline, entrance, ended)
     reads = admission.control.reads_signals or pipeline.dispatcher.router.reads_signals
     looks = reads or pipeline.dispatcher.regrets is not None

@@ -111,6 +111,27 @@ class Decider(Protocol):
         """Return everything it remembers, as plain values (for digests)."""
 
 
+class InstanceLoad(NamedTuple):
+    """What one instance of a group holds when the autoscaler evaluates; it is one that requests are sent to."""
+
+    running: int
+    """Requests in its batch."""
+    waiting: int
+    """Requests in its queue."""
+    kv_utilization: float
+    """Its share of KV blocks in use."""
+    kv_tokens: int
+    """Tokens that its KV blocks can hold."""
+    decode_tokens: int
+    """Tokens in the KV cache of the requests that decode."""
+    waiting_prompt_tokens: int
+    """Prompt tokens of requests in its queue that have not begun."""
+    waiting_decode_tokens: int
+    """Tokens in the KV cache of the requests that have begun, but do not run: preempted, or prefilled elsewhere."""
+    max_model_len: int
+    """The most tokens that a request may have; 0 = any number."""
+
+
 class ScaledGroup(NamedTuple):
     """Instances of one model and role when the autoscaler evaluates, all of whose pools can replace each other."""
 
@@ -128,6 +149,16 @@ class ScaledGroup(NamedTuple):
     """Requests that wait outside of all instances, for one to come up or for the gateway."""
     kv_utilization: float
     """The sum of their shares of KV blocks in use."""
+    role: str = "any"
+    """``prefill``, ``decode`` or ``any``."""
+    least: int = 0
+    """The fewest instances that its pools may have together."""
+    most: int = 10**9
+    """The most instances that its pools may have together."""
+    arrived: int = 0
+    """Requests that have arrived since the start, and name its model or none."""
+    loads: tuple[InstanceLoad, ...] = ()
+    """The figures of each instance that requests are sent to."""
 
 
 class ScalingRule(Protocol):

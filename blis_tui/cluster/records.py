@@ -417,12 +417,12 @@ class Stranded(Record):
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecided(Record):
-    """The autoscaler compared demand and supply."""
+    """The autoscaler evaluated how many instances there should be: by demand and supply, or by a rule."""
 
     shown = Description(
         "scaling-decided",
         sign="⇕",
-        meaning="the autoscaler compared demand and supply",
+        meaning="the autoscaler evaluated how many instances there should be",
         explanation="Demand is what the KV caches hold and what is waiting; supply is what the instances can hold.",
         sentence="the autoscaler: {reason}",
         line="{reason}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster.gateway_queue import Band, Held
     from blis_tui.cluster.routed_request import RoutedRequest
@@ -159,6 +159,10 @@ class NoLifecycle:
 
     def begin(self) -> None:
         """Start the simulation."""
+
+    def counted(self, entrance: Callable[[RoutedRequest, int], int]) -> Callable[[RoutedRequest, int], int]:
+        """Return the first stage of requests, which may count them."""
+        return entrance
 
     def never_progresses(self, left: int) -> bool:  # noqa: ARG002
         """Whether all remaining requests wait for instances that will never come up."""
@@ -343,6 +347,10 @@ class NoAutoscaler:
 
     def begin(self) -> None:
         """Schedule the first evaluation."""
+
+    def counted(self, entrance: Callable[[RoutedRequest, int], int]) -> Callable[[RoutedRequest, int], int]:
+        """Return the first stage of requests, which may count them."""
+        return entrance
 
     def may_add(self, pool: int) -> bool:  # noqa: ARG002
         """Whether it may still add an instance to a pool."""

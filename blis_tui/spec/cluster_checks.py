@@ -338,6 +338,16 @@ def _check_room(document: Document, nodes: Sequence[Mapping[str, Json]], need: i
         yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise `max`, or start fewer")
 
 
+def _check_rule(document: Document, rule: Mapping[str, Json]) -> Iterator[Diagnostic]:
+    """Check the settings of a scaling rule that depend on each other."""
+    if rule.get("kind") == "wva":
+        threshold, spare = rule.get("kv_utilization_threshold"), rule.get("kv_spare_trigger")
+        if isinstance(threshold, int | float) and isinstance(spare, int | float) and threshold < spare:
+            message = f"kv_spare_trigger {spare:.15g} is above kv_utilization_threshold {threshold:.15g}"
+            path: DataPath = ("cluster", "autoscaler", "rule", "kv_spare_trigger")
+            yield about(document, path, _LIFE, message, key=True, hint="instances would be added without an end")
+
+
 def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
     scaler = as_map(cluster["autoscaler"])
     down, up = scaler.get("scale_down_boundary"), scaler.get("scale_up_threshold")
@@ -345,6 +355,7 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
         message = f"scale_down_boundary {down:.15g} is not below scale_up_threshold {up:.15g}"
         hint = "what is removed would be added again at once"
         yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _LIFE, message, key=True, hint=hint)
+    yield from _check_rule(document, as_map(scaler.get("rule")))
     pools = _pools_by_name(cluster)
     for at, (name, count) in enumerate(_instances_of(cluster).items()):
         pool = pools.get(name, {})

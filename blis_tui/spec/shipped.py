@@ -55,7 +55,12 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "never": "blis_tui.cluster.policies.entry",
         "prefix-threshold": "blis_tui.cluster.policies.entry",
     },
-    "cluster.autoscaler.rule": {"hpa": "blis_tui.cluster.policies.scaling"},
+    "cluster.autoscaler.rule": {
+        "dynamo-load": "blis_tui.cluster.policies.dynamo",
+        "dynamo-throughput": "blis_tui.cluster.policies.dynamo",
+        "hpa": "blis_tui.cluster.policies.scaling",
+        "wva": "blis_tui.cluster.policies.wva",
+    },
     "policy.scheduling": {
         "fcfs": "blis_tui.engine.orders",
         "priority-fcfs": "blis_tui.engine.orders",

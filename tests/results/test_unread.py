@@ -266,6 +266,16 @@ UNUSED: dict[str, tuple[str, str, object]] = {
         "cluster.autoscaler",
         {"max_instances": 4, "scale_up_threshold": 0.7, "rule": {"kind": "hpa", "target": 5}},
     ),
+    "cluster.autoscaler.scale_down_stabilization_window_us": (
+        "autoscaling",
+        "cluster.autoscaler",
+        {"max_instances": 4, "scale_down_stabilization_window_us": 5, "rule": "dynamo-load"},
+    ),
+    "cluster.autoscaler.scale_up_stabilization_window_us": (
+        "autoscaling",
+        "cluster.autoscaler",
+        {"max_instances": 4, "scale_up_stabilization_window_us": 5, "rule": {"kind": "hpa", "behavior": False}},
+    ),
     "cluster.disaggregation.undisaggregated": ("disaggregation", "cluster.disaggregation.undisaggregated", "all"),
     "cluster.failures.0": ("quickstart", "cluster.failures", [{"instance": 0, "at_us": 10**14}]),
 }

@@ -100,7 +100,7 @@ def test_every_map_with_a_kind_has_a_short_form(kind: str) -> None:
     for key in root(kind).walk():
         if key.variants and "kind" in key.children and key.path:
             needed = [any(one.required for one in variant.keys.values()) for variant in key.variants]
-            plain = not any(needed) or key.name in ("kv_tiers", "latency")  # all but few may stand alone there
+            plain = not any(needed) or key.name in ("kv_tiers", "latency", "rule")  # all but few may stand alone there
             alone = "list of maps, or their kinds alone" if key.is_list else "map, or its kind alone"
             number = "map or number" if key.name == "ratio" else "map or whole number"
             assert key.type == (alone if plain else number), key.dotted

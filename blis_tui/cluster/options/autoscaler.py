@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import SimulationError
+from blis_tui.base.pickling import Picklable
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.options.placement import draw
-from blis_tui.cluster.policy import SCALING, ScaledGroup
+from blis_tui.cluster.policy import SCALING, InstanceLoad, ScaledGroup
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.stages import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from blis_tui.base.streams import Streams
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.policy import ScalingRule
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.stages import Lives
+    from blis_tui.engine.instance import Instance
     from blis_tui.model import Autoscaler, Pool
     from blis_tui.model.plug_ins import Registry
 
@@ -56,6 +59,20 @@ class _Balance(NamedTuple):
     pending: float
     required: float
     spare: float
+
+
+class _Arrivals(Picklable):
+    """Counts arriving requests by the model that they name, on their way to the first stage."""
+
+    def __init__(self, entrance: Callable[[RoutedRequest, int], int]) -> None:
+        self.by_model: dict[str, int] = {}
+        self._entrance = entrance
+
+    def enter(self, routed: RoutedRequest, now: int) -> int:
+        """Count a request, and pass it on."""
+        model = routed.incoming.model
+        self.by_model[model] = self.by_model.get(model, 0) + 1
+        return self._entrance(routed, now)
 
 
 class AutoscalerControl(NoAutoscaler):
@@ -104,10 +121,19 @@ class AutoscalerControl(NoAutoscaler):
             if settings.rule is None
             else plugins.create(SCALING, settings.rule.kind, settings.rule.settings, settings)
         )
+        self._arrivals: _Arrivals | None = None
+        """What has arrived for each of several models, if a rule asks."""
 
     def begin(self) -> None:
         """Schedule the first evaluation."""
         self._schedule_evaluation(self._settings.interval_us)
+
+    def counted(self, entrance: Callable[[RoutedRequest, int], int]) -> Callable[[RoutedRequest, int], int]:
+        """Count requests by model where a rule has several; those of one model are counted anyway."""
+        if self._rule is None or len(self._models) == 1:
+            return entrance
+        self._arrivals = _Arrivals(entrance)
+        return self._arrivals.enter
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
@@ -118,6 +144,7 @@ class AutoscalerControl(NoAutoscaler):
             tuple(self.scaled),
             (self._seen, self._seen_us, self._gave_up),
             *(() if self._rule is None else self._rule.state()),
+            *(() if self._arrivals is None else sorted(self._arrivals.by_model.items())),
         )
 
     def may_add(self, pool: int) -> bool:
@@ -230,23 +257,36 @@ class AutoscalerControl(NoAutoscaler):
 
     def _group(self, role: str, model: str, pools: Sequence[int]) -> ScaledGroup:
         """Return the figures of the instances of a role and model."""
-        serving = running = waiting = 0
+        loads = [
+            load_of(instance)
+            for life, instance in zip(self._lifecycle.lives, self._pipeline.registry.instances, strict=True)
+            if life.pool in pools and life.state in CANDIDATES
+        ]
         kv = 0.0
-        for life, instance in zip(self._lifecycle.lives, self._pipeline.registry.instances, strict=True):
-            if life.pool in pools and life.state in CANDIDATES:
-                serving += 1
-                running += instance.seen.running
-                waiting += len(instance.waiting.items)
-                kv += instance.seen.kv_used / instance.pool.total
+        for load in loads:
+            kv += load.kv_utilization
+        bounds = [self._bounds(pool) for pool in pools]
         return ScaledGroup(
             name=self._label(role, model) if len(self._groups) > 1 else "default",
             instances=whole_sum([self._count(pool) for pool in pools]),
-            serving=serving,
-            running=running,
-            waiting=waiting,
+            serving=len(loads),
+            running=whole_sum([load.running for load in loads]),
+            waiting=whole_sum([load.waiting for load in loads]),
             outside=self._waiting(model),
             kv_utilization=kv,
+            role=role,
+            least=whole_sum([least for least, _ in bounds]),
+            most=whole_sum([most for _, most in bounds]),
+            arrived=self._arrived(model),
+            loads=tuple(loads),
         )
+
+    def _arrived(self, model: str) -> int:
+        """Number of requests that have arrived and could run on instances of a model."""
+        if self._arrivals is None:
+            return self._pipeline.arrived
+        counts = self._arrivals.by_model
+        return counts.get(model, 0) + counts.get("", 0)
 
     def _follow(
         self, rule: ScalingRule, group: ScaledGroup, pools: Sequence[int], now: int
@@ -398,3 +438,22 @@ class AutoscalerControl(NoAutoscaler):
                 lifecycle.drain(index, now, "scaled down")
         for _ in range(change):
             lifecycle.add(pool, now, "scaled up")
+
+
+def load_of(instance: Instance) -> InstanceLoad:
+    """Return what an instance holds."""
+    batch, used = instance.batch, instance.seen.kv_used
+    queue = batch.waiting.first(None)
+    fresh = [request for request in queue if not request.preemptions and not request.computed_tokens]
+    begun = {request.index: request for request in queue if request.preemptions or request.computed_tokens}
+    begun |= batch.reserved  # those whose blocks are on their way; with theirs there, they are in the queue, too
+    return InstanceLoad(
+        running=instance.seen.running,
+        waiting=len(queue),
+        kv_utilization=used / instance.pool.total,
+        kv_tokens=instance.pool.total * instance.pool.block_size_tokens,
+        decode_tokens=batch.load.decode_context_tokens,
+        waiting_prompt_tokens=whole_sum([request.input_tokens for request in fresh]),
+        waiting_decode_tokens=whole_sum([request.computed_tokens for request in begun.values()]),
+        max_model_len=batch.limits.max_model_len or 0,
+    )

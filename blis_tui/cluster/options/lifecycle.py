@@ -197,6 +197,10 @@ class LifecycleControl(NoLifecycle):
         self._failures.plan()
         self.autoscaler.begin()
 
+    def counted(self, entrance: Callable[[RoutedRequest, int], int]) -> Callable[[RoutedRequest, int], int]:
+        """Let the autoscaler count the requests."""
+        return self.autoscaler.counted(entrance)
+
     # ---- queries ----
 
     def pool_of(self, index: int) -> spec.Pool:

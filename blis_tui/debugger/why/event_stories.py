@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.decisions import ALTERNATIVES
+from blis_tui.cluster.records import ScalingDecided
 from blis_tui.cluster.stages import ACTIVE
 from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.breakdown import cause_sentence, preempted_by, stop_of
@@ -42,6 +43,7 @@ from blis_tui.debugger.why.lifecycle import (
     lifecycle_parts,
     scaled_event,
     scaling_decided_event,
+    scaling_meaning,
     stranded_event,
 )
 from blis_tui.debugger.why.lifespans import STAGES, last_step, next_step, read_life
@@ -76,7 +78,8 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     title = f"Event {event:,}: {row.kind} at {time_text(row.time_us)}{later}"
     headline, parts = _EXPLAINERS.get(row.kind, _other)(debugger, row)
     shown = described(row.kind)
-    meaning = say(shown.explanation or f"An event in which {shown.meaning}.")
+    own = scaling_meaning(debugger) if row.kind == ScalingDecided.kind else ""
+    meaning = say(own or shown.explanation or f"An event in which {shown.meaning}.")
     beside = [
         *(rejection_parts(debugger, event) if row.kind != "rejected" else ()),
         *gateway_parts(debugger, event),

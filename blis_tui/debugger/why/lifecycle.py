@@ -61,9 +61,20 @@ def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[
     scalings = _decisions(debugger, row.event)
     settings = debugger.experiment.cluster.autoscaler
     if not scalings or settings is None:
-        return "The autoscaler evaluated demand and supply.", []
+        return "The autoscaler evaluated how many instances there should be.", []
     parts = [part for place, scaling in enumerate(scalings) for part in _evaluation(debugger, scaling, place, settings)]
     return " ".join(f"{_head(scaling)}: {scaling.reason}." for scaling in scalings), parts
+
+
+def scaling_meaning(debugger: Debugger) -> str:
+    """Return what an evaluation is beside a rule, which does not go by demand and supply; empty without one."""
+    settings = debugger.experiment.cluster.autoscaler
+    if settings is None or settings.rule is None:
+        return ""
+    return (
+        f"The rule `{settings.rule.kind}` says how many instances there should be. Demand and supply, in tokens of KV"
+        " cache, are recorded beside it and decide nothing."
+    )
 
 
 def _decisions(debugger: Debugger, event: int) -> list[ScalingDecided]:

@@ -49,6 +49,8 @@ _WITHOUT_CACHED: Final = (
 
 _THRESHOLDS: Final = ("scale_up_threshold", "scale_down_boundary")
 """What the autoscaler's own rule compares demand and supply with."""
+_WITHOUT_WINDOWS: Final = ("dynamo-load", "dynamo-throughput")
+"""Scaling rules that decide by the latest figures alone."""
 
 
 def unread_keys(seen: LintContext) -> Finding | str:
@@ -60,10 +62,10 @@ def unread_keys(seen: LintContext) -> Finding | str:
     is a number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind
     sliding windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In
     the hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no
-    decision uses them, how instances start where none does, thresholds of an autoscaler with another rule, failures
-    after the end, where unsplit requests go where all are split or have a decode instance, pools for unsplit
-    requests alone that get none. Keys at their default are not reported: the normal form of an experiment has them
-    all. Experiments with plug-ins are not checked: these may use any key.
+    decision uses them, how instances start where none does, thresholds and windows of an autoscaler with a rule that
+    does not go by them, failures after the end, where unsplit requests go where all are split or have a decode
+    instance, pools for unsplit requests alone that get none. Keys at their default are not reported: the normal form
+    of an experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -265,18 +267,25 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
         yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
     scaler = cluster.autoscaler
     if scaler is not None and scaler.rule is not None:
-        thresholds = {name: key.default for name, (key, _) in keys_of(Autoscaler).items() if name in _THRESHOLDS}
-        for name, default in thresholds.items():
-            if getattr(scaler, name) != default:
-                yield (
-                    f"cluster.autoscaler.{name}",
-                    f"`rule: {scaler.rule.kind}` says how many instances there should be",
-                )
+        yield from _unused_beside(scaler, scaler.rule)
     if cluster.disaggregation is not None:
         yield from _unused_of_split(seen, cluster.disaggregation)
     for number, failure in enumerate(cluster.failures):
         if seen.done and failure.at_us is not None and failure.at_us > seen.duration_us:
             yield f"cluster.failures.{number}", f"the run ended before it, at {span_text(seen.duration_us)}"
+
+
+def _unused_beside(scaler: Autoscaler, rule: PluginConfig) -> Iterator[tuple[str, str]]:
+    """Yield thresholds and windows of an autoscaler that its rule does not go by."""
+    unread = dict.fromkeys(_THRESHOLDS, f"`rule: {rule.kind}` says how many instances there should be")
+    if rule.kind in _WITHOUT_WINDOWS:
+        why = f"`rule: {rule.kind}` has no stabilization windows"
+        unread |= {"scale_up_window_us": why, "scale_down_window_us": why}
+    elif rule.kind == "hpa" and rule.settings.get("behavior") is False:
+        unread["scale_up_window_us"] = "with `behavior: false`, only the window for fewer instances counts"
+    for name, (key, _) in keys_of(Autoscaler).items():
+        if name in unread and getattr(scaler, name) != key.default:
+            yield f"cluster.autoscaler.{key.name or name}", unread[name]
 
 
 def _unused_of_split(seen: LintContext, split: Disaggregation) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ from blis_tui.spec.foreign.routing import KIND, SCORERS
 from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, of_commands
 from blis_tui.spec.foreign.shell import commands
+from blis_tui.spec.foreign.variants import METRIC, thresholds, variant
 from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
 from blis_tui.spec.read import read_document
@@ -382,6 +383,10 @@ def _manifest(export: _Export) -> str:
         )
         if scaler:
             made.append(_scaler(server.name, scaler))
+    rule = as_map(scaler.get("rule"))
+    if rule.get("kind") == "wva":
+        made += [variant(server.name, export.model) for server in export.servers]
+        made.append(thresholds(rule))
     return "---\n".join(yaml_text(manifest) for manifest in made)
 
 
@@ -513,14 +518,35 @@ def _scaler(name: str, scaler: dict[str, Json]) -> dict[str, Json]:
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": name},
-        "spec": {"scaleTargetRef": target, **_limits(scaler), **_looks_at(as_map(scaler.get("rule")))},
+        "spec": {"scaleTargetRef": target, **_with_policies(_limits(scaler), as_map(scaler.get("rule")))},
     }
+
+
+def _with_policies(limits: dict[str, Json], rule: dict[str, Json]) -> dict[str, Json]:
+    """Return the limits of a HorizontalPodAutoscaler with its policies and its metric."""
+    if rule.get("kind") == "wva":
+        look: Json = {"metric": {"name": METRIC}, "target": {"type": "AverageValue", "averageValue": "1"}}
+        return {**limits, "metrics": [{"type": "External", "external": look}]}
+    if rule.get("kind") != "hpa":
+        return limits
+    if not rule["behavior"]:
+        return {key: value for key, value in limits.items() if key != "behavior"} | _looks_at(rule)
+    behavior: dict[str, Json] = {}
+    for key, ours in (("scaleUp", "scale_up"), ("scaleDown", "scale_down")):
+        found = ((kind, as_map(rule.get(f"{ours}_{kind.lower()}"))) for kind in ("Pods", "Percent"))
+        policies: list[Json] = [
+            {"type": kind, "value": one["value"], "periodSeconds": one["period_s"]} for kind, one in found if one
+        ]
+        behavior[key] = {
+            **as_map(as_map(limits["behavior"])[key]),
+            **({"policies": policies} if policies else {}),
+            **({"selectPolicy": rule[f"{ours}_select"]} if rule[f"{ours}_select"] != "Max" else {}),
+        }
+    return {**limits, "behavior": behavior, **_looks_at(rule)}
 
 
 def _looks_at(rule: dict[str, Json]) -> dict[str, Json]:
     """Return the metric of a HorizontalPodAutoscaler."""
-    if rule.get("kind") != "hpa":
-        return {}
     source = str(rule["source"])
     look: Json = {
         "metric": {"name": f"vllm:{rule['metric']}"},

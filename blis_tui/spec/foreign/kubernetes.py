@@ -197,15 +197,18 @@ _LEAST: Final = ("minReplicas", "minReplicaCount", "min_replicas", "minInstances
 _MOST: Final = ("maxReplicas", "maxReplicaCount", "max_replicas", "maxInstances")
 _METRICS: Final = ("metrics", "triggers", "metricsSources", "scaleMetric", "targetMetric", "metric")
 _SECONDS: Final = 1_000_000
-_NO_BEHAVIOR: Final = (
-    "without a `behavior` it goes up to 4 or to twice as many; simulated are the default policies, which add 4 or as"
-    " many as there are: one or two more from fewer than 4"
-)
 _INTERVAL_S: Final = 15
 """Time between two evaluations of Kubernetes' own autoscaler."""
 
 
-def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instances: int) -> dict[str, Json]:
+def autoscaler_of(
+    spec: dict[str, Json],
+    given: Input,
+    path: DataPath,
+    *,
+    instances: int,
+    decided: Mapping[str, Json] = MappingProxyType({}),
+) -> dict[str, Json]:
     """Return the keys of ``cluster.autoscaler``, having noted them; none if the number of instances never changes.
 
     Args:
@@ -213,6 +216,7 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
         given: where it is noted.
         path: its path in the input.
         instances: the number of instances at the start.
+        decided: keys for what decides in its place, whose decisions it carries out.
     """
     least = next((number(spec[key]) for key in _LEAST if key in spec), min(1, instances))
     most = next((number(spec[key]) for key in _MOST if key in spec), 0)
@@ -231,17 +235,38 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
     if isinstance(down, int) and down >= 0:
         scaler["scale_down_stabilization_window_us"] = down * _SECONDS
     given.note(Fate.TAKEN, path, f"`cluster.autoscaler`: {least} to {most} instances")
+    if decided:
+        return {**scaler, **decided}
     if rule := _rule(spec):
+        rule |= {"behavior": False} if behavior is None else _policies(as_map(behavior), given, path)
         scaler |= {"interval_us": _INTERVAL_S * _SECONDS, "rule": rule}  # a ScaledObject only polls to begin and to end
         text = f"`cluster.autoscaler.rule`: {rule['target']:g} of `{rule['metric']}` an instance ({rule['source']})"
         given.note(Fate.TAKEN, path, text)
-        if behavior is None:
-            given.note(Fate.APPROXIMATED, path, _NO_BEHAVIOR)
         return scaler
     measured = next((shown for key in _METRICS if (shown := _shown(spec.get(key)))), "what the platform measures")
     text = f"it looks at {measured}; simulated is one by queues and KV use (`kv_utilization_threshold` …)"
     given.note(Fate.APPROXIMATED, path, printable(text))
     return scaler
+
+
+def _policies(behavior: dict[str, Json], given: Input, path: DataPath) -> dict[str, Json]:
+    """Return the policies of a ``behavior`` as settings of the rule, having noted those that it has no place for."""
+    found: dict[str, Json] = {}
+    for key, ours in (("scaleUp", "scale_up"), ("scaleDown", "scale_down")):
+        direction = as_map(behavior.get(key))
+        if (select := direction.get("selectPolicy", "Max")) in ("Min", "Disabled"):
+            found[f"{ours}_select"] = select
+        for policy in map(as_map, as_list(direction.get("policies"))):
+            name = f"{ours}_{str(policy.get('type')).lower()}"
+            value, period_s = number(policy.get("value"), 0), number(policy.get("periodSeconds"), 0)
+            if name not in (f"{ours}_pods", f"{ours}_percent") or value < 1 or period_s < 1:
+                given.note(Fate.NOT_CARRIED, path, f"one of its policies under `{key}` is none of Kubernetes'")
+            elif name in found:
+                text = f"of several policies of one type under `{key}`, the first is simulated"
+                given.note(Fate.APPROXIMATED, path, text)
+            else:
+                found[name] = {"value": value, "period_s": period_s}
+    return found
 
 
 _MEASURED: Final = re.compile(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Document, Json, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
@@ -31,9 +32,12 @@ from blis_tui.spec.foreign.kubernetes import (
     place_in,
     values,
 )
+from blis_tui.spec.foreign.planner import planner_keys
 from blis_tui.spec.foreign.reading import Fate, Input
 from blis_tui.spec.foreign.routing import block_size, picked, pickers, router_in, routing_in, routing_of
 from blis_tui.spec.foreign.servers import TITLES, Start, value_of
+from blis_tui.spec.foreign.variants import KIND as VARIANT
+from blis_tui.spec.foreign.variants import asks_variants, variant_keys
 from blis_tui.spec.read import read_source
 
 if TYPE_CHECKING:
@@ -94,6 +98,12 @@ class Deployed:
         if server is None and (name := router_in([str(container.get("name")), *texts])):
             self.keys.update(routing_in(texts, self.given, self.mark(name)))
         return server is not None
+
+    def scaler(self, spec: dict[str, Json], name: str, copies: int) -> dict[str, Json]:
+        """Return the keys of ``cluster.autoscaler`` for an autoscaler, and for what decides in its place."""
+        path = self.mark(name)
+        decided = variant_keys(self.maps, self.given, path) if asks_variants(spec) else {}
+        return autoscaler_of(spec, self.given, path, instances=copies, decided=decided)
 
     def pick(self, configs: Sequence[dict[str, Json]]) -> None:
         """Take the routing of an endpoint picker, and check that it counts in the engine's blocks."""
@@ -202,7 +212,7 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
     stands = {option: key for key, option in PARALLELISM.items()}
     scaling = as_map(spec.get("scaling"))
     copies = number(spec.get("replicas", scaling.get("minReplicas")))
-    scaler = autoscaler_of(scaling, done.given, done.mark("scaling"), instances=copies) if scaling else {}
+    scaler = done.scaler(scaling, "scaling", copies) if scaling else {}
     done.add(container, part._replace(copies=copies, scaler=scaler), stands)
 
 
@@ -247,17 +257,20 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
 _WORKERS: Final[Mapping[str, str]] = MappingProxyType({"prefill": "prefill", "decode": "decode", "worker": ""})
 _BESIDE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "planner": "the number of instances stays as it is: see `cluster.autoscaler`",
         "epp": "its configuration is not read: see `policy.routing`",
     }
 )
+
+
+_LENGTHS: Final = ("--max-model-len", "--context-length", "--max-seq-len")
+"""Options of engines for the longest request."""
 
 
 def _dynamo(document: dict[str, Json], done: Deployed) -> None:
     spec = as_map(document.get("spec"))
     shared = as_list(spec.get("envs") or spec.get("env"))
     named = {**as_map(spec.get("services")), **_by_name(spec.get("services")), **_by_name(spec.get("components"))}
-    mode = ""
+    mode, planners, gpus = "", dict[str, list[str]](), list[int]()
     for name, service in named.items():
         component = as_map(service)
         kind = str(component.get("componentType") or component.get("type") or "").lower()
@@ -270,8 +283,11 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         if component.get("replicas") == 0:
             done.note(Fate.NO_EFFECT, name, "it has no instances")
             continue
-        if kind in _BESIDE or "planner" in name.lower():
-            done.note(Fate.NOT_CARRIED, name, _BESIDE.get(kind, _BESIDE["planner"]))
+        if kind == "planner" or "planner" in name.lower():
+            planners[name] = [str(word) for key in ("command", "args") for word in as_list(main.get(key))]
+            continue
+        if kind in _BESIDE:
+            done.note(Fate.NOT_CARRIED, name, _BESIDE[kind])
             continue
         if kind == "frontend" or "frontend" in name.lower():
             words = [str(word) for key in ("command", "args") for word in as_list(main.get(key))]
@@ -283,10 +299,24 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         scaling, copies, scaler = as_map(component.get("autoscaling")), number(component.get("replicas")), {}
         if scaling.get("enabled"):
             scaler = autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=copies)
-        done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(component), role, scaler))
+        if done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(component), role, scaler)):
+            gpus.append(_gpus(component, main))
+    for name, words in planners.items():
+        if keys := planner_keys(words, done.maps, gpus, done.given, done.mark(name)):
+            done.parts = [part._replace(scaler=keys) for part in done.parts]
+            lengths = [word for part in done.parts for word in part.start.words if word.text.startswith(_LENGTHS)]
+            if len(gpus) > 1 and not lengths:
+                text = "queues of prefill instances are compared with `engine.max_model_len`, which nothing says"
+                done.note(Fate.ELSEWHERE, name, f"{text}: give it, or `context_length` of the rule")
     if mode:
         done.given.document.keys[("router mode",)] = place_in(mode, done.sources)
         done.keys.update(routing_of(mode, done.given, ("router mode",)))
+
+
+def _gpus(component: dict[str, Json], container: dict[str, Json]) -> int:
+    """Return how many GPUs an instance of a component asks for."""
+    limits = (as_map(as_map(of.get("resources")).get("limits")) for of in (component, container))
+    return next((number(asked[key]) for asked in limits for key in ("gpu", "nvidia.com/gpu") if key in asked), 1)
 
 
 def _by_name(components: Json) -> dict[str, Json]:
@@ -487,21 +517,43 @@ def _pods(spec: Json, part: Part, done: Deployed, variables: Mapping[str, str]) 
 
 
 def _scale(objects: Sequence[dict[str, Json]], done: Deployed) -> None:
-    """Take the autoscaler of the servers."""
+    """Take the autoscaler of the servers, and what decides for it."""
     for document in objects:
-        spec = as_map(document.get("spec"))
-        if document.get("kind") not in SCALERS:
+        kind, spec = str(document.get("kind")), as_map(document.get("spec"))
+        if kind not in SCALERS:
             continue
-        target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
-        scaled = [part for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+        target, scaled = _scaled(spec, done)
         named = str(as_map(spec.get("subTargetSelector")).get("roleName") or "")
         scaled = [part for part in scaled if not named or named in part.name.split("/")]
-        path = done.mark(str(document["kind"]))
         if not scaled:
-            done.given.note(Fate.NOT_CARRIED, path, f"it scales `{printable(target)}`, which is no server here")
+            done.note(Fate.NOT_CARRIED, kind, f"it scales `{printable(target)}`, which is no server here")
         else:
-            scaler = autoscaler_of(spec, done.given, path, instances=sum(part.copies for part in scaled))
+            scaler = done.scaler(spec, kind, whole_sum([part.copies for part in scaled]))
             done.parts = [part._replace(scaler=scaler) if part in scaled else part for part in done.parts]
+    for document in objects:
+        if document.get("kind") == VARIANT:
+            _scale_variant(as_map(document.get("spec")), done)
+
+
+def _scaled(spec: dict[str, Json], done: Deployed) -> tuple[str, list[Part]]:
+    """Return the name of what is scaled, and the servers of that name."""
+    target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
+    return target, [part for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+
+
+def _scale_variant(spec: dict[str, Json], done: Deployed) -> None:
+    """Take the limits of a variant that no autoscaler here scales."""
+    target, scaled = _scaled(spec, done)
+    if not scaled:
+        done.note(Fate.NOT_CARRIED, VARIANT, f"it is about `{printable(target)}`, which is no server here")
+    elif not all("rule" in part.scaler or "scale_up_threshold" in part.scaler for part in scaled):
+        if "maxReplicas" not in spec or any(part.scaler for part in scaled):
+            done.note(Fate.NOT_CARRIED, VARIANT, "no autoscaler here carries its decisions out")
+            return
+        scaler = done.scaler({"wva": {}, **spec}, VARIANT, whole_sum([part.copies for part in scaled]))
+        done.parts = [part._replace(scaler=scaler) if part in scaled else part for part in done.parts]
+    if "variantCost" in spec:
+        done.note(Fate.NOT_CARRIED, VARIANT, "`variantCost`: pools are compared by `cost_per_hour` of `cluster.nodes`")
 
 
 # ---- compose ----

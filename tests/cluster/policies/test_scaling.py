@@ -142,6 +142,125 @@ def test_it_decides_as_the_controller(load: list[int], up_s: int, down_s: int, e
             controller.events.append((now_s, replicas - wanted))
 
 
+def test_without_a_behavior_it_goes_to_four_or_twice_as_many() -> None:
+    rule = HorizontalPodAutoscaler(HpaSettings(target=5, behavior=False), autoscaler(60 * S, 300 * S))
+    assert rule.wanted(group(1, waiting=1000), 15 * S) == (
+        4,
+        "num_requests_waiting is 1,000 in total, target 5 per instance: 200 instances, limited to 4 at once",
+    )
+    assert rule.wanted(group(4, waiting=1000), 16 * S)[0] == 8  # no period has to pass
+    number, reason = rule.wanted(group(8, waiting=0), 300 * S)
+    assert (number, reason.rpartition(", ")[2]) == (16, "limited to 16 at once")  # by what was recommended before
+    assert rule.wanted(group(8, waiting=15), 320 * S)[0] == 3  # and is now too old
+    assert len(rule.state()) == 1
+
+
+def test_policies_by_hand() -> None:
+    settings = HpaSettings(target=5, scale_up_pods={"value": 2, "period_s": 60}, scale_down_select="Disabled")
+    rule = HorizontalPodAutoscaler(settings, autoscaler(0, 0))
+    number, reason = rule.wanted(group(1, waiting=1000), 15 * S)
+    assert (number, reason.rpartition(", ")[2]) == (3, "limited to 3 within 60 s")
+    assert rule.wanted(group(3, waiting=1000), 74 * S)[0] == 3
+    assert rule.wanted(group(3, waiting=1000), 75 * S)[0] == 5  # the first is a minute ago
+    number, reason = rule.wanted(group(5, waiting=0), 150 * S)
+    assert (number, reason.partition(", held")[2]) == (5, " at 5, as instances never go")
+
+
+class Policy(NamedTuple):
+    kind: str
+    value: int
+    period_s: int
+
+
+class WithPolicies(Controller):
+    """The rates of ``horizontal.go``, with policies of both types and directions."""
+
+    def __init__(self, up: list[Policy], down: list[Policy], up_select: str, down_select: str) -> None:
+        super().__init__(5, 0, 0)
+        self.policies = {1: (up, up_select), -1: (down, down_select)}
+
+    def limit(self, current: int, direction: int, now_s: int) -> int:
+        policies, select = self.policies[direction]
+        if select == "Disabled":
+            return current
+        proposals = []
+        for policy in policies:
+            begun = current - sum(change for at_s, change in self.events if at_s > now_s - policy.period_s)
+            if policy.kind == "Pods":
+                proposals.append(begun + direction * policy.value)
+            elif direction > 0:
+                proposals.append(ceil(begun * (1 + policy.value / 100)))
+            else:
+                proposals.append(int(begun * (1 - policy.value / 100)))
+        if direction > 0:
+            return max(current, min(proposals) if select == "Min" else max(proposals))
+        return min(current, max(proposals) if select == "Min" else min(proposals))
+
+    def reconcile(self, current: int, waiting: int, now_s: int) -> int:
+        desired = ceil(waiting / self.target)
+        if current and abs(waiting / (self.target * current) - 1) <= 0.1:
+            desired = current
+        if desired > current:
+            desired = min(desired, self.limit(current, 1, now_s))
+        elif desired < current:
+            desired = max(desired, self.limit(current, -1, now_s))
+        if desired != current:
+            self.events.append((now_s, desired - current))
+        return desired
+
+
+POLICIES = st.lists(
+    st.builds(Policy, st.sampled_from(["Pods", "Percent"]), st.sampled_from([1, 3, 10, 50]), st.sampled_from([5, 40])),
+    min_size=1,
+    max_size=2,
+    unique_by=lambda policy: policy.kind,
+)
+SELECTS = st.sampled_from(["Max", "Min", "Disabled"])
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=60),
+    POLICIES,
+    POLICIES,
+    SELECTS,
+    SELECTS,
+    st.sampled_from([1, 5, 15]),
+)
+def test_policies_as_the_controller(
+    load: list[int], up: list[Policy], down: list[Policy], up_select: str, down_select: str, every_s: int
+) -> None:
+    named = {
+        f"scale_{way}_{policy.kind.lower()}": {"value": policy.value, "period_s": policy.period_s}
+        for way, policies in (("up", up), ("down", down))
+        for policy in policies
+    }
+    settings: dict[str, Any] = {**named, "scale_up_select": up_select, "scale_down_select": down_select}
+    rule = HorizontalPodAutoscaler(HpaSettings(target=5, **settings), autoscaler(0, 0))
+    controller, replicas = WithPolicies(up, down, up_select, down_select), 2
+    for number, waiting in enumerate(load):
+        now_s = every_s * (1 + number)
+        wanted, _ = rule.wanted(group(replicas, waiting=waiting), now_s * S)
+        assert wanted == controller.reconcile(replicas, waiting, now_s)
+        replicas = wanted
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 400)), min_size=1, max_size=60))
+def test_without_a_behavior_as_the_controller(looks: list[tuple[int, int]]) -> None:
+    """``stabilizeRecommendation`` and ``convertDesiredReplicasWithRules``, with replicas from 1 to 50."""
+    rule = HorizontalPodAutoscaler(HpaSettings(target=5, behavior=False), autoscaler(60 * S, 30 * S))
+    replicas, now_s, recommendations = 2, 0, list[tuple[int, int]]()
+    for passed_s, waiting in looks:
+        now_s += passed_s
+        if not recommendations:
+            recommendations.append((now_s, replicas))
+        desired = ceil(waiting / 5) if abs(waiting / (5 * replicas) - 1) > 0.1 else replicas
+        stable = max([desired, *(value for at_s, value in recommendations if not at_s < now_s - 30)])
+        recommendations.append((now_s, desired))
+        wanted, _ = rule.wanted(group(replicas, waiting=waiting), now_s * S)
+        assert wanted == min(stable, max(2 * replicas, 4))
+        replicas = min(max(wanted, 1), 50)
+
+
 def test_in_a_cluster() -> None:
     """Instances come by the queues and go after the window, and each decision says what it saw."""
     rule = {"kind": "hpa", "target": 5}

@@ -82,6 +82,9 @@ def test_a_rule_is_told_instead_of_thresholds() -> None:
     assert "Each instance should have 2 of num_requests_waiting (Pods, tolerance 10 %)." in text
     assert "num_requests_waiting is " in text
     assert "In tokens of KV cache" not in text
+    assert "The rule `hpa` says how many instances there should be." in text
+    assert "what is waiting; supply is what" not in " ".join(text.split())
+    assert "what is waiting; supply is what" in " ".join(told(of_kind(ScalingDecided)[0].event).split())
     assert "In tokens of KV cache" in told(of_kind(ScalingDecided)[0].event)
 
 

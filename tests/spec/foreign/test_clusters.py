@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,11 +189,99 @@ def test_an_autoscaler_that_looks_at_one_gauge_of_vllm_is_simulated(
         assert "simulated is one by queues and KV use" in notes
     else:
         metric, target, source = rule
-        assert scaler["rule"] == {"kind": "hpa", "metric": metric, "target": target, "source": source}
-        assert "without a `behavior` it goes up to 4 or to twice as many" in notes
+        named = {"kind": "hpa", "metric": metric, "target": target, "source": source}
+        assert scaler["rule"] == {**named, "behavior": False}
         limited = spec + "  advanced: {horizontalPodAutoscalerConfig: {behavior: {scaleUp: {}}}}\n"
-        assert "without a `behavior`" not in made(tmp_path, import_kubernetes, f"{BASE}---\n{limited}")[1]
+        assert made(tmp_path, import_kubernetes, f"{BASE}---\n{limited}")[0]["cluster"]["autoscaler"]["rule"] == named
     blis_tui.load(found)
+
+
+def test_policies_of_an_autoscaler_are_settings_of_its_rule(tmp_path: Path) -> None:
+    spec = f"""kind: ScaledObject
+spec:
+  scaleTargetRef: {{name: engine}}
+  maxReplicaCount: 4
+  triggers: [{{type: prometheus, {WAITING}}}]
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        scaleUp:
+          policies:
+          - {{type: Pods, value: 2, periodSeconds: 60}}
+          - {{type: Percent, value: 50, periodSeconds: 30}}
+          - {{type: Pods, value: 9, periodSeconds: 600}}
+          selectPolicy: Min
+        scaleDown: {{selectPolicy: Disabled, policies: [{{type: Cores, value: 1, periodSeconds: 1}}]}}
+"""
+    found, notes = made(tmp_path, import_kubernetes, f"{BASE}---\n{spec}")
+    rule = found["cluster"]["autoscaler"]["rule"]
+    assert rule["scale_up_pods"] == {"value": 2, "period_s": 60}
+    assert rule["scale_up_percent"] == {"value": 50, "period_s": 30}
+    assert (rule["scale_up_select"], rule["scale_down_select"]) == ("Min", "Disabled")
+    assert "scale_down_pods" not in rule
+    assert "behavior" not in rule
+    assert "of several policies of one type under `scaleUp`, the first is simulated" in notes
+    assert "one of its policies under `scaleDown` is none of Kubernetes'" in notes
+    blis_tui.load(found)
+
+
+SCALED_BY_VARIANT = """---
+kind: HorizontalPodAutoscaler
+spec:
+  scaleTargetRef: {name: engine}
+  minReplicas: 1
+  maxReplicas: 6
+  behavior: {scaleDown: {stabilizationWindowSeconds: 120}}
+  metrics: [{type: External, external: {metric: {name: wva_desired_replicas}, target: {averageValue: 1}}}]
+---
+kind: VariantAutoscaling
+spec: {scaleTargetRef: {name: engine}, modelID: x, variantCost: "40.0"}
+"""
+
+
+def with_thresholds(text: str) -> str:
+    return f"{SCALED_BY_VARIANT}---\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  default: |\n    {text}\n"
+
+
+def test_what_llm_d_decides_for_an_autoscaler_is_simulated(tmp_path: Path) -> None:
+    found, notes = made(tmp_path, import_kubernetes, BASE + SCALED_BY_VARIANT)
+    scaler = found["cluster"]["autoscaler"]
+    assert (scaler["rule"], scaler["interval_us"], scaler["max_instances"]) == ({"kind": "wva"}, 60_000_000, 6)
+    assert scaler["scale_down_stabilization_window_us"] == 120_000_000
+    assert "`cluster.autoscaler.rule`: llm-d's analyzer by percentages (`wva`)" in notes
+    assert "its thresholds are the usual ones" in notes
+    assert "`variantCost`: pools are compared by" in notes
+    blis_tui.load(found)
+    text = with_thresholds("{kvCacheThreshold: 0.7, queueLengthThreshold: 9, kvSpareTrigger: 0.2, other: 1}")
+    interval = '---\nkind: ConfigMap\nmetadata: {name: d}\ndata: {GLOBAL_OPT_INTERVAL: "15s"}\n'
+    found, notes = made(tmp_path, import_kubernetes, BASE + text + interval)
+    thresholds = {"kv_utilization_threshold": 0.7, "queue_length_threshold": 9, "kv_spare_trigger": 0.2}
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva", **thresholds}
+    assert found["cluster"]["autoscaler"]["interval_us"] == 15_000_000
+    assert "usual ones" not in notes
+    found, notes = made(tmp_path, import_kubernetes, BASE + with_thresholds("analyzerName: epp-saturation"))
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva"}
+    assert "`epp-saturation` is not simulated" in notes
+
+
+def test_llm_d_s_analyzer_by_tokens_is_the_autoscaler_itself(tmp_path: Path) -> None:
+    text = with_thresholds("{analyzerName: saturation, kvCacheThreshold: 0.9}")
+    found, notes = made(tmp_path, import_kubernetes, BASE + text)
+    scaler = found["cluster"]["autoscaler"]
+    assert "rule" not in scaler
+    assert scaler["kv_utilization_threshold"] == 0.9
+    assert (scaler["scale_up_threshold"], scaler["scale_down_boundary"]) == (0.85, 0.7)
+    assert "llm-d's analyzer by tokens" in notes
+    blis_tui.load(found)
+
+
+def test_a_variant_without_an_autoscaler_has_limits_of_its_own(tmp_path: Path) -> None:
+    alone = "---\nkind: VariantAutoscaling\nspec: {scaleTargetRef: {name: engine}, maxReplicas: 5}\n"
+    found, _ = made(tmp_path, import_kubernetes, BASE + alone)
+    assert found["cluster"]["autoscaler"]["max_instances"] == 5
+    assert found["cluster"]["autoscaler"]["rule"] == {"kind": "wva"}
+    _, notes = made(tmp_path, import_kubernetes, BASE + alone.replace(", maxReplicas: 5", ""))
+    assert "no autoscaler here carries its decisions out" in notes
 
 
 def test_what_has_no_instances_is_no_part(tmp_path: Path) -> None:
@@ -431,6 +520,7 @@ def test_kserve(tmp_path: Path) -> None:
     assert (cluster["instances"], cluster["tensor_parallel"], cluster["autoscaler"]["max_instances"]) == (2, 2, 5)
     assert cluster["autoscaler"]["scale_down_stabilization_window_us"] == 60_000_000
     assert found["policy"]["routing"]["scorers"][0] == {"kind": "prefix-affinity", "weight": 2}
+    assert cluster["autoscaler"]["rule"] == {"kind": "wva"}
     assert "`shared-config` is not here" in notes
     inline = "".join(f"        {line}\n" for line in PICKER.splitlines())
     router = f"router:\n    scheduler:\n     config:\n      inline:\n{inline}"
@@ -523,6 +613,42 @@ def test_dynamo(tmp_path: Path) -> None:
     other = DYNAMO.replace("dynamo.vllm", "dynamo.trtllm").replace(f"--model, {MODEL}", options)
     found, notes = made(tmp_path, import_kubernetes, other + engine)
     assert found["engine"] == {"max_num_seqs": 7, "max_model_len": 8192}
+
+
+@pytest.mark.parametrize(
+    ("config", "rule", "said"),
+    [
+        ("{mode: disagg, max_gpu_budget: 12}", "throughput", "`dynamo-load`, for `throughput`, 1 to 10 instances"),
+        (
+            "{optimization_target: latency, load_adjustment_interval: 9, max_gpu_budget: 12}",
+            "latency",
+            "12 GPUs are for",
+        ),
+        ("{optimization_target: sla}", None, "`cluster.autoscaler.rule: dynamo-throughput` scales by that"),
+        ("{ttft: 200, itl: 20}", None, "its target `sla` goes by a model of its engines"),
+        ("{max_gpu_budget: -1}", None, "`max_gpu_budget` limits nothing"),
+        ("{no_operation: true}", None, "Planner: no effect: it changes nothing"),
+        ("", None, "Planner: not carried: the number of instances stays as it is"),
+    ],
+)
+@pytest.mark.parametrize("inline", [True, False])
+def test_dynamo_s_planner(config: str, rule: str | None, said: str, inline: bool, tmp_path: Path) -> None:
+    option = json.dumps(config) if inline else "/etc/planner/p.yaml"
+    main = f"{{name: main, args: [--config, {option}]}}" if config else "{name: main}"
+    planner = f"{{name: Planner, type: planner, podTemplate: {{spec: {{containers: [{main}]}}}}}}"
+    text = DYNAMO.replace("{name: Planner, type: planner}", planner)
+    text = text.replace("- name: decode", "- name: decode\n    resources: {limits: {gpu: '2'}}")
+    text += f"---\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{p.yaml: {json.dumps(config)}}}\n"
+    found, notes = made(tmp_path, import_kubernetes, text)
+    assert said in notes
+    scaler = found["cluster"].get("autoscaler")
+    if rule is None:
+        assert scaler is None
+    else:
+        assert scaler["rule"] == {"kind": "dynamo-load", "optimization_target": rule}
+        assert "are compared with `engine.max_model_len`, which nothing says" in notes
+        assert (scaler["interval_us"], scaler["max_instances"]) == (5_000_000 if rule[0] == "t" else 9_000_000, 10)
+    blis_tui.load(found)
 
 
 VALUES: list[Any] = [None, 0, -3, 1e99, True, "", "a b", [], {}, [{}], ["x"], {"a": "b"}, "$(", "'"]

@@ -183,10 +183,33 @@ def test_random_experiments_come_back_but_for_what_is_listed(seed: int, tmp_path
 @pytest.mark.parametrize("source", ["External", "Pods"])
 def test_the_metric_of_an_autoscaler_comes_back(source: str, tmp_path: Path) -> None:
     rule = {"kind": "hpa", "metric": "kv_cache_usage_perc", "target": 0.65, "source": source, "tolerance": 0.1}
+    rule |= {"behavior": True, "scale_up_select": "Max", "scale_down_select": "Disabled"}
+    rule |= {"scale_up_pods": {"value": 3, "period_s": 60}}
     overrides = (f"cluster.autoscaler.rule={json.dumps(rule)}", "cluster.autoscaler.interval_us=15000000")
     made = export("kubernetes", "autoscaling", overrides)
     assert not [path for path in made.lost if "autoscaler" in str(path)]
     assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
+
+
+def test_thresholds_of_llm_d_s_autoscaler_come_back(tmp_path: Path) -> None:
+    rule = {"kind": "wva", "kv_utilization_threshold": 0.75, "queue_length_threshold": 12}
+    rule |= {"kv_spare_trigger": 0.2, "queue_spare_trigger": 4.5}
+    overrides = (f"cluster.autoscaler.rule={json.dumps(rule)}", "cluster.autoscaler.interval_us=60000000")
+    made = export("kubernetes", "autoscaling", overrides)
+    assert not [path for path in made.lost if "autoscaler" in str(path)]
+    assert "kind: VariantAutoscaling" in made.text
+    assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"] == rule
+
+
+def test_an_autoscaler_without_a_behavior_comes_back_without_one(tmp_path: Path) -> None:
+    window = "cluster.autoscaler.scale_down_stabilization_window_us"
+    overrides = ("cluster.autoscaler.rule={kind: hpa, behavior: false}", "cluster.autoscaler.interval_us=15000000")
+    made = export("kubernetes", "autoscaling", (*overrides, f"{window}=300000000"))
+    assert "behavior" not in made.text
+    assert not [path for path in made.lost if "autoscaler" in str(path)]
+    assert again(made, "kubernetes", tmp_path, "h100")["cluster"]["autoscaler"]["rule"]["behavior"] is False
+    made = export("kubernetes", "autoscaling", (*overrides, f"{window}=60000000"))  # a flag of the controller
+    assert [path for path in made.lost if window in str(path)]
 
 
 @pytest.mark.parametrize(
