@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import click
@@ -230,7 +230,11 @@ def plan(
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     if written.strict and written.deployment is None:
         raise click.UsageError("--strict is about what --export writes")
+    if written.output == "-":
+        written = replace(written, output=None)
     deployed = None if written.deployment is None else written.deployment[1]
+    if deployed == "-":
+        raise click.UsageError("--export needs a file: standard output has the answer")
     require_different_files({"-o": written.output, "--html": written.html_file, "--export": deployed})
     size_path, least, most = _sizes(search.sizes)
     _require_effect(start.overrides, {} if max_rate else {size_path: "may grow (--sizes)"}, rated=rate is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from codecs import BOM_UTF8
 from importlib import import_module
@@ -128,7 +129,12 @@ def _set(variables: Sequence[str]) -> dict[str, str]:
 
 
 def _given(words: tuple[str, ...]) -> Path | tuple[str, ...]:
-    """Return the file that is the only word, or a command."""
+    """Return the file that is the only word, or a command, also one in quotes."""
+    if len(words) == 1 and len(words[0].split()) > 1 and not Path(words[0]).exists():
+        try:
+            return tuple(shlex.split(words[0]))
+        except ValueError as error:
+            raise click.UsageError(f"{words[0]!r}: {str(error).lower()}") from None
     return Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
 
 

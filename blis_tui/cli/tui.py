@@ -74,7 +74,7 @@ class _Packed(NamedTuple):
     "--twin",
     "recording",
     metavar="RECORDING",
-    help="Show SPEC side by side with a recording made by `blis-tui observe`.",
+    help="Show SPEC side by side with a recording made by `blis-tui observe`, or a load generator's results.",
 )
 @click.option(
     "--follow",
@@ -227,13 +227,18 @@ def _show_experiment(
 def _show_twin(
     source: str, recording: str, overrides: tuple[str, ...], seed: int | None, known: Registry | None
 ) -> None:
-    """Show an experiment beside a recording."""
+    """Show an experiment beside a recording, or beside the requests that a load generator measured."""
     from blis_tui.live.observe.recording import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.live.twin.twin import compare_with_simulation  # noqa: PLC0415
+    from blis_tui.live.twin.twin import compare_results, compare_with_simulation, read_results  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
-    left = read_recording(Path(recording))
-    twin = compare_with_simulation(left, load(source, overrides=overrides, seed=seed, plugins=known), source)
+    experiment = load(source, overrides=overrides, seed=seed, plugins=known)
+    if Path(recording).is_file():
+        results = read_results(Path(recording), experiment)
+        left, twin = results.recording, compare_results(results, experiment, source)
+    else:
+        left = read_recording(Path(recording))
+        twin = compare_with_simulation(left, experiment, source)
     from blis_tui.tui.app import BlisApp, TwinStart  # noqa: PLC0415
 
     _run(BlisApp(TwinStart(twin=twin, recording=left, source=source), survive=True))

@@ -168,12 +168,12 @@ def _compared_results(
     requests_file: str | None,
     run: int | None,
 ) -> Twin:
-    from blis_tui.live.twin.twin import compare_results  # noqa: PLC0415  (as above)
+    from blis_tui.live.twin.twin import compare_results, read_results  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     experiment = load(spec, overrides=overrides, plugins=known_plugins(plugins))
     require_no_overwrite({"--requests": requests_file}, [file])
-    return compare_results(file, experiment, spec, run)
+    return compare_results(read_results(file, experiment, run), experiment, spec)
 
 
 def _judge(biases: Mapping[str, float], within: float | None, *, paired: bool = True) -> None:

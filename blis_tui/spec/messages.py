@@ -244,7 +244,7 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, violation, wanted)
+        hint=_type_help(document, violation, wanted)
         or _example(value, part)
         or _keys_below(violation, wanted)
         or _lower_first(part.get("description")),
@@ -288,7 +288,8 @@ def _wanted(part: dict[str, Json]) -> str:
     return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + " or " + nouns[-1]
 
 
-def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
+def _type_help(document: Document, violation: Violation, wanted: str) -> str | None:
+    value = violation.instance
     if isinstance(value, dict) and wanted.startswith("a list"):
         return "begin each entry of the list with `- `"
     named = wanted == "text" or wanted.startswith("the name")
@@ -318,10 +319,10 @@ def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
         return "remove the quotes"
     if "true or false" in wanted and (word := value.lower()) in _BOOLEANS:
         return f"write {_BOOLEANS[word]}; YAML 1.2 has no other booleans"
-    return _number_help(value, violation) if "number" in wanted else None
+    return _number_help(value, document, violation) if "number" in wanted else None
 
 
-def _number_help(value: str, violation: Violation) -> str | None:
+def _number_help(value: str, document: Document, violation: Violation) -> str | None:
     """Return how to write a number that is a text because of what stands in or around its digits."""
     if value.replace(".", "", 1).isdecimal():
         return "remove the quotes"
@@ -335,12 +336,20 @@ def _number_help(value: str, violation: Violation) -> str | None:
     number, unit = match.groups()
     if unit == "%" and node_at(violation.kind, violation.path).get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
-    name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")
+    name = _with_unit(document, violation.path)
     if (converted := in_unit_of(name, unit.removeprefix("/"), float(number))) is not None:
         return f"write {converted}: it is {unit_of(name)}"
     if unit in _THOUSANDS:
         return f"write the number in full, such as {float(number) * 1000:.0f}"
     return f"write {number}, without the unit"
+
+
+def _with_unit(document: Document, path: DataPath) -> str:
+    """Return the key whose name has the unit of a value: its own, or of a bound the metric's."""
+    metric = document.get(*path[:-1], "metric") if path and path[-1] in ("min", "max", "equals") else None
+    if isinstance(metric, str):
+        return next((step for step in reversed(metric.split(".")) if unit_of(step)), "")
+    return next((str(step) for step in reversed(path) if isinstance(step, str)), "")
 
 
 def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
@@ -349,7 +358,7 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if isinstance(value, str):
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
-        number = _number_help(value, violation) if _is_number_word(options) else None
+        number = _number_help(value, document, violation) if _is_number_word(options) else None
         near = number or word_hint(value, options, otherwise=words)
         if are_plugins(options) and near.startswith(words):
             near += "; `--plugins` adds others, in pytest `--blis-plugins`"

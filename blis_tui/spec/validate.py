@@ -112,7 +112,8 @@ def _kind(document: Document) -> str:
     """
     if not isinstance(document.data, dict):
         actual = "a list" if isinstance(document.data, list) else "a plain value"
-        raise SpecError([about(document, (), "BLIS1003", f"expected a map of keys, found {actual}")])
+        hint = "begin it with `apiVersion: blis/v1` and `kind: Experiment`; `blis-tui spec new` writes one"
+        raise SpecError([about(document, (), "BLIS1003", f"expected a map of keys, found {actual}", hint=hint)])
     kind = document.get("kind")
     if isinstance(kind, str) and kind in KINDS:
         return kind

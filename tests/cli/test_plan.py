@@ -63,6 +63,7 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
     [
         ((*SHORT, "--rate", "5"), 2, "no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'"),
         ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "cannot be combined"),
+        ((*SHORT, *SLO, "--rate", "5", "--export", "vllm", "-"), 2, "--export needs a file"),
         ((*SHORT, *SLO, "--rate", "0"), 2, "Invalid value for '--rate': 0.0 is not in the range x>0"),
         ((*SHORT, "--slo", "latency.ttft_ms.p99<=-1"), 2, "`latency.ttft_ms.p99` is never below 0"),
         ((*SHORT, "--slo", "kv.hit_rate>=30"), 2, "`kv.hit_rate` is a share, never above 1"),

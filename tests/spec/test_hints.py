@@ -240,6 +240,16 @@ def test_figures_of_a_datasheet_in_other_units() -> None:
         assert hints(shown % LENGTHS) == [wanted]
 
 
+def test_a_bound_has_the_unit_of_its_metric() -> None:
+    for metric, bound, wanted in (
+        ("latency.ttft_ms.p95", "1s", "write 1000: it is in milliseconds"),
+        ("latency.e2e_ms.mean", "250us", "write 0.25: it is in milliseconds"),
+        ("throughput.requests_per_s", "300/min", "write 5: it is per second"),
+        ("kv.hit_rate", "1s", "write 1, without the unit"),
+    ):
+        assert hints(f"{BASE}expect: [{{metric: {metric}, max: {bound}}}]\n") == [wanted]
+
+
 def test_a_key_under_another_name_is_not_missing_too() -> None:
     assert hints(BASE.replace("model:", "models:")) == ["did you mean `model`?"]
     assert hints(BASE.replace("metadata: {name: mine}", "name: mine")) == ["write `metadata: {name: mine}`"]

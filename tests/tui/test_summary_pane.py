@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.summary import summarize
+from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.engine.records import Completed, FirstToken, Preempted
 from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.boxes import Rows
@@ -85,6 +86,18 @@ async def test_a_click_on_a_figure_goes_there(records: list[Record]) -> None:
         assert open_.event == [record.event for record in records if isinstance(record, Preempted)][-1]
         await open_.press("b")
         assert [one.text for one in open_.session.breakpoints] == ["preempted"]
+
+
+async def test_where_a_breakpoint_stops_questions_are_about_its_event(records: list[Record]) -> None:
+    first = next(record for record in records if isinstance(record, Preempted))
+    async with debugging(size=NARROW, at=None) as open_:
+        open_.session.put("preempted")
+        await open_.press("home")
+        assert open_.screen.arrangement.active == "summary"
+        await open_.press("r")
+        assert open_.event == first.event
+        assert open_.screen.arrangement.active == "events"
+        assert open_.screen.at_cursor() == event_ref(first.event)
 
 
 async def test_ways_to_begin_elsewhere(records: list[Record]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from math import fsum
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import plural
@@ -198,29 +198,48 @@ def compare_with_simulation(recording: Recording, experiment: Experiment, name: 
 # ---- implementation ----
 
 
-def compare_results(path: Path, experiment: Experiment, name: str, run: int | None = None) -> Twin:
-    """Compare the requests in a file with a simulation of them.
+class Results(NamedTuple):
+    """The requests that a load generator measured."""
+
+    recording: Recording
+    failed: int
+    """Number of requests without a complete answer, which are not in it."""
+
+
+def read_results(path: Path, experiment: Experiment, run: int | None = None) -> Results:
+    """Read the requests in a file.
 
     Args:
         path: what ``calibrate`` reads: a result of ``vllm bench serve --save-detailed``, GuideLLM, and others.
         experiment: the experiment that describes the server.
-        name: the experiment's name.
         run: which of several runs in the file, from 1; None = the only one.
 
     Raises:
-        PolicyError: the experiment has several instances.
         InputError: the file cannot be read, or has no requests.
     """
     recording = measured.read_recording(path, experiment.pools[0], run)
     if not isinstance(recording, measured.Recording):
         raise InputError(f"{path} has steps of an engine, no requests", help="name the results of a load generator")
     rows = tuple(_as_observed(number, request) for number, request in enumerate(recording.requests))
-    made = Recording(folder=path, server=Server(), requests=rows)
-    twin = compare_with_simulation(made, experiment, name)
-    if not recording.failed:
+    return Results(Recording(folder=path, server=Server(), requests=rows), recording.failed)
+
+
+def compare_results(results: Results, experiment: Experiment, name: str) -> Twin:
+    """Compare the requests that a load generator measured with a simulation of them.
+
+    Args:
+        results: the requests.
+        experiment: the experiment that describes the server.
+        name: the experiment's name.
+
+    Raises:
+        PolicyError: the experiment has several instances.
+    """
+    twin = compare_with_simulation(results.recording, experiment, name)
+    if not results.failed:
         return twin
     note = (
-        f"{plural(recording.failed, 'request')} without a complete answer: what they added to the load is not simulated"
+        f"{plural(results.failed, 'request')} without a complete answer: what they added to the load is not simulated"
     )
     return replace(twin, notes=(*twin.notes, note))
 

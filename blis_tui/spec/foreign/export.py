@@ -44,7 +44,8 @@ _TAGS: Final = MappingProxyType({"0.10": "v0.10.2", "0.32": "v0.32.0", "0.33": "
 _ROLES: Final = MappingProxyType({"prefill": "kv_producer", "decode": "kv_consumer"})
 _HEAD: Final[dict[str, Json]] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "exported"}}
 _SECONDS: Final = 1_000_000
-_REACHABLE: Final = ("--host", "0.0.0.0", "--port", "8000")  # noqa: S104  (of a container)
+_PORT: Final = 8000
+_REACHABLE: Final = ("--host", "0.0.0.0", "--port", str(_PORT))  # noqa: S104  (of a container)
 """vLLM in a container is reachable without being told."""
 
 
@@ -146,7 +147,7 @@ class _Export:
 
     def labelled(self) -> bool:
         """Whether labels of nodes say the hardware."""
-        return all(gpu_named(_label(server.hardware)) == server.hardware for server in self.servers)
+        return all(_selector(server.hardware) for server in self.servers)
 
     def _servers(self) -> Iterator[_Servers]:
         cluster = as_map(self.data.get("cluster"))
@@ -355,20 +356,34 @@ def _container(export: _Export, servers: _Servers) -> dict[str, Json]:
 
 
 def _resource(hardware: str) -> str:
-    return "amd.com/gpu" if _label(hardware).startswith("AMD") else "nvidia.com/gpu"
+    return "amd.com/gpu" if _is_amd(hardware) else "nvidia.com/gpu"
+
+
+def _pod(export: _Export, servers: _Servers) -> dict[str, Json]:
+    """Return the pod of a server: with shared memory for NCCL if it has several GPUs, on nodes with its GPU."""
+    container: dict[str, Json] = {
+        "name": export.engine.name,
+        **_container(export, servers),
+        "ports": [{"containerPort": _PORT}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": _PORT}},
+        "resources": {"limits": {_resource(servers.hardware): servers.gpus}},
+    }
+    pod: dict[str, Json] = {"containers": [container]}
+    if servers.gpus > 1:
+        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  (of a container)
+        pod["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    selector = _selector(servers.hardware)
+    if selector:
+        pod["nodeSelector"] = dict[str, Json]([selector])
+    return pod
 
 
 def _manifest(export: _Export) -> str:
-    """Return a Deployment for each kind of server, and an autoscaler if there is one."""
+    """Return a Deployment and a Service for each kind of server, and an autoscaler if there is one."""
     made: list[dict[str, Json]] = []
     scaler = as_map(as_map(export.data.get("cluster")).get("autoscaler"))
     for server in export.servers:
-        label = _label(server.hardware)
-        nodes: dict[str, Json] = {"nvidia.com/gpu.product": label} if gpu_named(label) == server.hardware else {}
-        limits: Json = {"limits": {_resource(server.hardware): server.gpus}}
-        container: dict[str, Json] = {"name": export.engine.name, **_container(export, server), "resources": limits}
         labels: Json = {"app": server.name}
-        pod: dict[str, Json] = {"containers": [container], **({"nodeSelector": nodes} if nodes else {})}
         made.append(
             {
                 "apiVersion": "apps/v1",
@@ -377,8 +392,17 @@ def _manifest(export: _Export) -> str:
                 "spec": {
                     "replicas": server.copies,
                     "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": pod},
+                    "template": {"metadata": {"labels": labels}, "spec": _pod(export, server)},
                 },
+            }
+        )
+        ports: Json = [{"port": _PORT, "targetPort": _PORT}]
+        made.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": server.name},
+                "spec": {"selector": labels, "ports": ports},
             }
         )
         if scaler:
@@ -432,15 +456,14 @@ def _values(export: _Export) -> str:
         if servers is None:
             made[role] = {"create": False}
             continue
-        label = _label(servers.hardware)
-        labelled: Json = {"labelKey": "nvidia.com/gpu.product", "labelValues": [label]}
+        selector = _selector(servers.hardware)
         words, split = _without(servers.arguments, "--tensor-parallel-size")
         limits: Json = {"limits": {_resource(servers.hardware): servers.gpus}}
         container: dict[str, Json] = {"name": "vllm", "image": export.image, "modelCommand": "vllmServe"}
         made[role] = {
             "create": True,
             "replicas": servers.copies,
-            **({"acceleratorTypes": labelled} if gpu_named(label) == servers.hardware else {}),
+            **({"acceleratorTypes": {"labelKey": selector[0], "labelValues": [selector[1]]}} if selector else {}),
             **({"autoscaling": {"enabled": True, **_limits(scaler)}} if scaler else {}),
             "parallelism": {"tensor": int(split or 1)},
             "containers": [{**container, "args": list[Json](words), "resources": limits}],
@@ -506,10 +529,46 @@ _SCORERS: Final = {ours: theirs for theirs, ours in reversed([*SCORERS.items()])
 _PICKERS: Final = MappingProxyType({"session-affinity": "session-affinity-scorer", "power-of-two": "random-picker"})
 
 
-def _label(hardware: str) -> str:
-    """Return what nodes with a GPU are labelled."""
-    maker = "AMD" if hardware.startswith("mi") else "NVIDIA"
-    return f"{maker}-{hardware.upper()}{'GB' if hardware.endswith('80') else ''}"
+_LABELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "a100-40": "NVIDIA-A100-SXM4-40GB",
+        "a100-80": "NVIDIA-A100-SXM4-80GB",
+        "a10g": "NVIDIA-A10G",
+        "b200": "NVIDIA-B200",
+        "b300": "NVIDIA-B300-SXM6-AC",
+        "gb200": "NVIDIA-GB200",
+        "gb300": "NVIDIA-GB300",
+        "h100": "NVIDIA-H100-80GB-HBM3",
+        "h100-nvl": "NVIDIA-H100-NVL",
+        "h100-pcie": "NVIDIA-H100-PCIe",
+        "h20": "NVIDIA-H20",
+        "h200": "NVIDIA-H200",
+        "l4": "NVIDIA-L4",
+        "l40": "NVIDIA-L40",
+        "l40s": "NVIDIA-L40S",
+        "mi300x": "AMD_Instinct_MI300X_OAM",
+        "rtx-3090": "NVIDIA-GeForce-RTX-3090",
+        "rtx-4090": "NVIDIA-GeForce-RTX-4090",
+        "rtx-5090": "NVIDIA-GeForce-RTX-5090",
+        "rtx-6000-ada": "NVIDIA-RTX-6000-Ada-Generation",
+        "rtx-a6000": "NVIDIA-RTX-A6000",
+        "rtx-pro-6000": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+    }
+)
+"""Hardware -> what NVIDIA's GPU feature discovery, or AMD's node labeller, writes on nodes with it: the product's name
+from the driver."""
+
+
+def _is_amd(hardware: str) -> bool:
+    return hardware.startswith("mi")
+
+
+def _selector(hardware: str) -> tuple[str, str] | None:
+    """Return the label of nodes with a GPU; None = it is not known, or does not tell this GPU."""
+    label = _LABELS.get(hardware, "")
+    if gpu_named(label) != hardware:
+        return None
+    return "amd.com/gpu.product-name" if _is_amd(hardware) else "nvidia.com/gpu.product", label
 
 
 def _scaler(name: str, scaler: dict[str, Json]) -> dict[str, Json]:

@@ -38,6 +38,15 @@ class Server(NamedTuple):
     lost: Mapping[str, str]
     """Argument -> what the simulation therefore has otherwise."""
 
+    def in_full(self, name: str) -> str:
+        """Return an argument by its name, another of its names, or the beginning of no other one's (as argparse)."""
+        name = self.short.get(name, name)
+        known = dict.fromkeys((*self.taken, *self.flags, *self.short, *self.no_effect, *self.lost))
+        if name in known or name.startswith("no-"):
+            return name
+        begun = dict.fromkeys(self.short.get(full, full) for full in known if full.startswith(name))
+        return next(iter(begun)) if len(begun) == 1 else name
+
 
 def _each(table: Mapping[str, str]) -> Mapping[str, str]:
     """Return a table by argument from one whose keys are several names."""

@@ -258,7 +258,8 @@ class Converted(Conversion):
             name = name.replace("_", "-")
             if re.fullmatch(r"O\d", name):
                 name, given, value = "optimization-level", "=", name[1:]
-            name = self._server.short.get(name, name)
+            exact = self.engine == "tensorrt-llm" or name in _OPTIONS_FILES.get(self.engine, ())
+            name = self._server.short.get(name, name) if exact else self._server.in_full(name)
             self._unknown.pop(name, None)
             if word.unknown:
                 self._unknown[name] = word

@@ -325,6 +325,8 @@ class Stage(Screen[None]):
     def stopped(self, stop: Stop, label: str = "") -> None:
         """Show where a move ended, and notify what is notable. ``label``: the move's label."""
         self.session.disable_one_shot(stop.hits)
+        if stop.hits and self.arrangement.active == "summary":  # of the whole run, whereas questions are now about here
+            self.activate("events")
         self.moved()
         if stop.hits:
             sentences = "\n".join(hit.sentence for hit in stop.hits)

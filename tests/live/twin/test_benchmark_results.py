@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from blis_tui.cli import tui
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
-from blis_tui.live.twin.twin import compare_results
+from blis_tui.live.twin.twin import Twin, compare_results, read_results
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 
@@ -20,12 +21,18 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment
     from blis_tui.results.request_log import RequestRow
+    from blis_tui.tui.app import TwinStart
 
 ASKED = ("cluster.instances=1", "latency=roofline", "expect=[]", "workload.requests=60", "workload.rate_per_s=30")
 
 
 def server(*more: str) -> Experiment:
     return load("quickstart", overrides=[*ASKED, *more])
+
+
+def compared(file: Path, *more: str) -> Twin:
+    experiment = server(*more)
+    return compare_results(read_results(file, experiment), experiment, "quickstart")
 
 
 def gaps(row: RequestRow) -> list[float]:
@@ -52,16 +59,27 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_the_terminal_shows_them_beside_the_simulation(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[TwinStart] = []
+    monkeypatch.setattr(tui, "has_terminal", lambda: True)
+    monkeypatch.setattr(tui, "_run", lambda app: shown.append(app.start))
+    settings = [word for setting in (*ASKED, "engine.max_num_seqs=8") for word in ("--set", setting)]
+    done = CliRunner().invoke(cli, ["tui", "quickstart", *settings, "--twin", str(result)])
+    assert done.exit_code == 0, done.output
+    (start,) = shown
+    assert len(start.recording.requests) == len(start.twin.pairs) == 60
+
+
 def test_the_same_settings_give_the_same_latencies(result: Path) -> None:
     """But for the lengths that requests share, which a result does not have: there the simulation computes more."""
-    twin = compare_results(result, server("engine.max_num_seqs=8"), "quickstart")
+    twin = compared(result, "engine.max_num_seqs=8")
     assert len(twin.pairs) == 60
     assert abs(twin.errors["e2e"].bias) < 0.005
     assert twin.notes == ("1 request without a complete answer: what they added to the load is not simulated",)
 
 
 def test_other_settings_part(result: Path) -> None:
-    twin = compare_results(result, server("engine.max_num_seqs=3"), "quickstart")
+    twin = compared(result, "engine.max_num_seqs=3")
     assert twin.errors["ttft"].bias > 0.5
     assert twin.parting is not None
 
@@ -116,7 +134,7 @@ def test_other_tools_say_the_same_of_each_request(write: Callable[[Sequence[Requ
     simulation.run()
     path = tmp_path / "result"
     path.write_text(write(simulation.report().rows))
-    twin = compare_results(path, server("engine.max_num_seqs=8"), "quickstart")
+    twin = compared(path, "engine.max_num_seqs=8")
     assert len(twin.pairs) == 60
     assert abs(twin.errors["e2e"].bias) < 0.005
     assert twin.notes == ("1 request without a complete answer: what they added to the load is not simulated",)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
+from blis_tui.cli.main import cli
 from blis_tui.spec.foreign.load_generators import import_load
 from blis_tui.spec.foreign.reading import Fate, notes_text
 from blis_tui.spec.foreign.server_arguments import RULES, SGLANG, TENSORRT_LLM, VLLM
@@ -45,6 +47,8 @@ def document_and_fates(imported: Imported) -> tuple[dict[str, Any], dict[str, Fa
         ("--max-model-len 32K", "engine.max_model_len", 32768),
         ("--max-model-len -1", "engine.max_model_len", "auto"),
         ("--max-num-seqs 96 --max-num-seqs 128", "engine.max_num_seqs", 128),
+        ("--max-num-seq 96", "engine.max_num_seqs", 96),
+        ("--gpu-mem .85", "engine.gpu_memory_utilization", 0.85),
         ("--gpu-memory-utilization .85", "engine.gpu_memory_utilization", 0.85),
         ("--no-enable-prefix-caching", "engine.enable_prefix_caching", False),
         ("--no-async-scheduling", "policy.batching.async_scheduling", False),
@@ -69,6 +73,23 @@ def test_an_argument_is_taken(arguments: str, key: str, value: object) -> None:
     assert inside == value
     assert Fate.NOT_CARRIED not in fates.values()
     blis_tui.load(found)
+
+
+def test_the_beginning_of_several_arguments_is_none_of_them() -> None:
+    _, fates = vllm("vllm serve qwen3-14b --max-num 96")
+    assert fates["max-num"] is Fate.NOT_CARRIED
+
+
+def test_a_command_may_be_in_quotes(tmp_path: Path) -> None:
+    words = ["spec", "import", "vllm", "--hardware", "h100", "--"]
+    quoted = CliRunner().invoke(cli, [*words, "vllm serve qwen3-14b -tp 2"])
+    assert quoted.output == CliRunner().invoke(cli, [*words, "vllm", "serve", "qwen3-14b", "-tp", "2"]).output
+    assert quoted.exit_code == 0
+    broken = CliRunner().invoke(cli, [*words, "vllm serve 'qwen3-14b"])
+    assert (broken.exit_code, "no closing quotation" in broken.output) == (2, True)
+    file = tmp_path / "a start.sh"
+    file.write_text("vllm serve qwen3-14b -tp 2\n")
+    assert "tensor_parallel: 2" in CliRunner().invoke(cli, [*words[:-1], str(file)]).output
 
 
 def test_what_a_simulation_lacks_is_said() -> None:
