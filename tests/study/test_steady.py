@@ -285,9 +285,9 @@ def test_bounds_must_hold_in_the_three_last_quarters_too(z_longer: float, verdic
     assert run._at_cap(replace(look, z_longer=z_longer + 1.0), 0)[0] == (verdict or "not known")
 
 
-@pytest.mark.parametrize(("load", "dispersion", "fewest"), [(0.5, 2.0, 100), (0.9, 2.0, 1800), (1.2, 6.0, 21_600)])
+@pytest.mark.parametrize(("load", "dispersion", "fewest"), [(0.5, 2.0, 100), (0.9, 2.0, 648), (1.2, 6.0, 7776)])
 def test_near_the_knee_more_requests_are_needed(load: float, dispersion: float, fewest: int) -> None:
-    """At least those of a percentile; with a dispersion of 2, the load of 1,800 is known to 0.033."""
+    """At least those of a percentile; with a dispersion of 2, the load of 648 is known to 0.056."""
     run, look = looked_at()
     run._asked = replace(run._asked, load=load)
     look = replace(look, dispersion=dispersion)
