@@ -402,8 +402,8 @@ def _lines_picture(
         name=name,
         title=title,
         description=f"Over simulated time, for each {whose}: requests waiting and running, use of the KV cache and"
-        f" tokens in a step. At most {_highest(lines, 0):,.0f} requests wait and {_highest(lines, 1):,.0f} run at an"
-        f" instance, and {_highest(lines, 2):,.1f} % of a KV cache are in use.",
+        f" tokens in a step. The most requests at an instance are {_highest(lines, 0):,.0f} that wait and"
+        f" {_highest(lines, 1):,.0f} that run, and {_highest(lines, 2):,.1f} % of a KV cache are in use.",
         views={"": PictureView(traces, layout)},
         height=150 * len(panels) + 70,
         table=_table(lines),

@@ -15,6 +15,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.units import plural
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
@@ -256,7 +257,7 @@ def _of(named: Sequence[str], asked: int) -> str:
     """Return which points are meant; empty if it is all of them."""
     if len(named) == asked:
         return ""
-    more = f"; and of {len(named) - _NAMED:,} more points" if len(named) > _NAMED else ""
+    more = f"; and of {plural(len(named) - _NAMED, 'more point')}" if len(named) > _NAMED else ""
     return f" of {'; '.join(named[:_NAMED])}{more}"
 
 

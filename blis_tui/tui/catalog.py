@@ -245,7 +245,7 @@ def _each(facts: Iterable[str]) -> str:
 def _requests(experiment: Experiment) -> str:
     workload = experiment.workload
     if workload.trace is not None:
-        amount = "" if workload.requests is None else f"{workload.requests:,} requests of "
+        amount = "" if workload.requests is None else f"{plural(workload.requests, 'request')} of "
         return f"{amount}recorded {Path(workload.trace.path).name}"
     counts = {"request": workload.requests, "session": workload.sessions, "stage": len(workload.stages) or None}
     limits = [plural(count, what) for what, count in counts.items() if count is not None]
