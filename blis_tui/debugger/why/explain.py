@@ -266,7 +266,7 @@ def _headline(
     phase: str,
 ) -> str:
     if whole is not None:
-        return _verdict(life, whole, comparison)
+        return _verdict(life, whole, comparison, so_far="" if debugger.at_end else " so far")
     if life.end is not None and life.end.what != "completed":
         reason = _reason(tape, life)
         after = span_text(life.end.time_us - life.arrival_us)
@@ -307,14 +307,14 @@ def main_cause(so_far: Breakdown) -> str:
     return f"; mainly: {main} ({span_text(facts[main])})"
 
 
-def _verdict(life: RequestLife, whole: Breakdown, comparison: Comparison | None) -> str:
-    """Return how a completed request compares with the others, and the main reason."""
+def _verdict(life: RequestLife, whole: Breakdown, comparison: Comparison | None, *, so_far: str) -> str:
+    """Return how a completed request compares with the others that have completed, and the main reason."""
     facts = f"It took {span_text(whole.total_us)} end to end"
     if comparison is not None:
         slower = comparison.excess_us > 0
         count = comparison.faster if slower else comparison.others - comparison.faster
         share = "all" if count == comparison.others else f"{percent_text(count, comparison.others)} of the"
-        facts += f", {'slower' if slower else 'no slower'} than {share} others"
+        facts += f", {'slower' if slower else 'no slower'} than {share} others{so_far}"
         if slower:
             return f"{facts}; {_main_difference(life, whole, comparison)}."
     main = whole.main
