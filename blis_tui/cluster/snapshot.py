@@ -129,7 +129,11 @@ class TierSnapshot:
     used_blocks: int
     total_blocks: int
     came_back: int
-    """Blocks that have come back from there so far."""
+    """Blocks that have come back from there to this instance so far."""
+    shared: bool = False
+    """Whether it is one store for several instances; its blocks are then those of all."""
+    from_others: int = 0
+    """Of ``came_back``, those that another instance had stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -543,7 +547,14 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
         used = host.total - host.free
         yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
     for tier in () if tiers is None else tiers.tiers:
-        yield TierSnapshot(name=tier.name, used_blocks=tier.held, total_blocks=tier.total, came_back=tier.loaded)
+        yield TierSnapshot(
+            name=tier.name,
+            used_blocks=tier.held,
+            total_blocks=tier.total,
+            came_back=tier.loaded,
+            shared=tier.place is not tier,
+            from_others=tier.from_others,
+        )
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.options.tier_store import Put
 from blis_tui.engine.options.tiers import THRASHING_US, Tier, Tiers
+from blis_tui.engine.records import STORED_BY_OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,11 +135,12 @@ class SharingTiers(Tiers):
         return count
 
     def load(self, keys: Sequence[int]) -> tuple[tuple[str, int], ...]:
-        """Load blocks, each from the fastest tier that has it; return the number per tier.
+        """Load blocks, each from the fastest tier that has it; return the number per tier, and of others' blocks apart.
 
         What another instance has stored is not back soon, but here for the first time: it never counts as thrashing.
         """
         counts, shared, blocks = [0] * len(self.tiers), self._shared, self.store.blocks
+        foreign = shared.from_others
         for key in keys:
             level = next((level for level, tier in enumerate(self._private) if key in tier.blocks), -1)
             tier = self.tiers[level]
@@ -155,7 +157,11 @@ class SharingTiers(Tiers):
             counts[level] += 1
         for tier, count in zip(self.tiers, counts, strict=True):
             self._moved(tier, count)
-        return tuple((tier.name, count) for tier, count in zip(self.tiers, counts, strict=True) if count)
+        foreign = shared.from_others - foreign
+        counts[-1] -= foreign
+        sources = [(tier.name, count) for tier, count in zip(self.tiers, counts, strict=True)]
+        sources.append((f"{shared.name} ({STORED_BY_OTHERS})", foreign))
+        return tuple(source for source in sources if source[1])
 
     # ---- the rest ----
 
