@@ -129,10 +129,14 @@ class TierSnapshot:
     used_blocks: int
     total_blocks: int
     came_back: int
-    """Blocks that have come back from there to this instance so far."""
-    shared: bool = False
-    """Whether it is one store for several instances; its blocks are then those of all."""
-    from_others: int = 0
+    """Blocks that have come back from there so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTierSnapshot(TierSnapshot):
+    """A tier that is one store for several instances: its blocks are those of all, ``came_back`` is of this one."""
+
+    from_others: int
     """Of ``came_back``, those that another instance had stored."""
 
 
@@ -547,14 +551,13 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
         used = host.total - host.free
         yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
     for tier in () if tiers is None else tiers.tiers:
-        yield TierSnapshot(
-            name=tier.name,
-            used_blocks=tier.held,
-            total_blocks=tier.total,
-            came_back=tier.loaded,
-            shared=tier.place is not tier,
-            from_others=tier.from_others,
-        )
+        name, used, total, back = tier.name, tier.held, tier.total, tier.loaded
+        if tier.place is tier:
+            yield TierSnapshot(name=name, used_blocks=used, total_blocks=total, came_back=back)
+        else:
+            yield SharedTierSnapshot(
+                name=name, used_blocks=used, total_blocks=total, came_back=back, from_others=tier.from_others
+            )
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:

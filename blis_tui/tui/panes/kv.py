@@ -12,6 +12,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural
+from blis_tui.cluster.snapshot import SharedTierSnapshot
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.results.conditions.breakpoints import CHANGE
 from blis_tui.tui.drawing.life_line import GlyphStyle
@@ -301,10 +302,10 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
 def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> list[Line]:
     """Return a bar for each tier below the GPU's cache; one for a tier that instances share."""
     lines: list[Line] = []
-    shared: dict[str, list[TierSnapshot]] = {}
+    shared: dict[str, list[SharedTierSnapshot]] = {}
     for instance in shown:
         for tier in instance.kv.below:
-            if tier.shared:
+            if isinstance(tier, SharedTierSnapshot):
                 shared.setdefault(tier.name, []).append(tier)
                 continue
             name = tier.name if alone else f"instance {instance.index} {tier.name}"
