@@ -14,7 +14,7 @@ import blis_tui
 from blis_tui.engine.options.shared_tier import SharingTiers
 from blis_tui.engine.records import Scheduled, StepFinished, TiersLoaded
 from blis_tui.model import Cluster, Failure, KvTier, KvTiers
-from blis_tui.results.sections.instances import TiersReport, tiers_report
+from blis_tui.results.sections.instances import TiersReport, tiers_report, zero_if_omitted
 from blis_tui.runs.simulation import Simulation
 from tests.builders import Outcome, experiment, request
 
@@ -69,6 +69,7 @@ def test_one_instance_loads_what_another_has_stored(overlap: bool, duration: int
     assert (found.offloaded, found.reloaded, found.thrashing, found.transfer_us) == (2, 2, 0, 90 + 90)
     tier = found.tiers["store"]
     assert (tier.held, tier.from_others) == (2, 2)
+    assert zero_if_omitted("kv_tiers.tiers.store.from_others") == 0
 
 
 @pytest.mark.parametrize("arrival_us", [112, 201])

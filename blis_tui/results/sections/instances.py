@@ -57,7 +57,10 @@ class KvCounts:
     that left the next request of the queue waiting for blocks; left out of the file if 0."""
 
 
-_LEFT_OUT: Final = tuple(f"kv.{declared.name}" for declared in fields(KvCounts) if declared.metadata == OMITTED_IF_ZERO)
+_LEFT_OUT: Final = (
+    *(f"kv.{declared.name}" for declared in fields(KvCounts) if declared.metadata == OMITTED_IF_ZERO),
+    ".from_others",  # of a tier
+)
 
 
 def zero_if_omitted(metric: str) -> int | None:
@@ -98,7 +101,7 @@ class TierReport:
     held: int
     """KV blocks in the tier at the end."""
     from_others: int = field(default=0, metadata=OMITTED_IF_ZERO)
-    """Of a shared tier, those of ``reloaded`` that another instance had stored; left out of the file if 0."""
+    """KV blocks of ``reloaded`` that another instance had stored, in a shared tier; left out of the file if 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
