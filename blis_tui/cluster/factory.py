@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.options.encoder import Encoder
     from blis_tui.engine.options.ranks import RankGroup
     from blis_tui.engine.options.swap import Swapping
+    from blis_tui.engine.options.tier_store import TierStore
+    from blis_tui.engine.options.tiers import Tiers
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.records import Observers
@@ -50,13 +52,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.engine.step_loop import StepLoop
     from blis_tui.model import Encoder as EncoderKeys
-    from blis_tui.model import Engine, Experiment, Lora, Pool, Speculative
+    from blis_tui.model import Engine, Experiment, KvTiers, Lora, Pool, Speculative
 
 
 class InstanceFactory:
     """Creates the instances of one cluster.
 
-    Instances of a pool share its step-time model; instances with the same block size share the prompt keys.
+    Instances of a pool share its step-time model; instances with the same block size share the prompt keys; instances
+    with a shared tier of one name share its blocks.
     """
 
     def __init__(
@@ -74,6 +77,8 @@ class InstanceFactory:
         self._measured: dict[str, CountsSteps | None] = {}
         self._front_ends: dict[str, ServiceTimes | None] = {}
         self._prompts: dict[tuple[int, int], PromptKeys] = {}
+        self._stores: dict[str, TierStore] = {}
+        """Shared KV tiers, by name."""
         self._groups: dict[str, RankGroup] = {}
         """Pool -> latest rank group, for pools whose ranks step together."""
 
@@ -113,6 +118,8 @@ class InstanceFactory:
         batch.parts = tuple([follower for follower in followers if follower is not None])
         parts = self._parts(index, pool, rule, batch.traits, latency, tuple(beside))
         steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
+        if batch.pool.tiers is not None:
+            _attach(batch.pool.tiers, steps)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
         instance = Instance(self._loop(steps, pool), parts)
@@ -238,10 +245,21 @@ class InstanceFactory:
             as_vllm=rule.traits.vllm_block_pool,
         )
         if tiers is not None:
+            blocks.tiers = self._tiers(tiers, engine.block_size_tokens)
+        return blocks
+
+    def _tiers(self, tiers: KvTiers, block_tokens: int) -> Tiers:
+        if not tiers.tiers[-1].shared:
             from blis_tui.engine.options.tiers import Tiers
 
-            blocks.tiers = Tiers(tiers, engine.block_size_tokens)
-        return blocks
+            return Tiers(tiers, block_tokens)
+        from blis_tui.engine.options.shared_tier import SharingTiers
+        from blis_tui.engine.options.tier_store import TierStore
+
+        last = tiers.tiers[-1]
+        if last.name not in self._stores:
+            self._stores[last.name] = TierStore(last.name, last.blocks)
+        return SharingTiers(tiers, block_tokens, self._stores[last.name])
 
     def _waiting(self, rule: BatchRule) -> WaitingQueue:
         scheduling = self._experiment.policy.scheduling
@@ -365,6 +383,15 @@ def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
     from blis_tui.engine.options.adapters import step_overhead
 
     return AdapterOverhead(latency, step_overhead(lora))
+
+
+def _attach(tiers: Tiers, steps: Steps) -> None:
+    """Tell tiers whose they are, if one of them is shared."""
+    if tiers.store is not None:
+        from blis_tui.engine.options.shared_tier import SharingTiers
+
+        if isinstance(tiers, SharingTiers):
+            tiers.attach(steps)
 
 
 def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:

@@ -12,12 +12,15 @@ from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.counts import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.cluster.factory import InstanceFactory
     from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.router import Router
     from blis_tui.cluster.stages import DepartureListener
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.options.tier_store import TierStore
     from blis_tui.model import Experiment, Pool
 
 ALL_ROLES: Final = frozenset({"any", "prefill", "decode", "whole"})
@@ -179,3 +182,13 @@ class InstanceRegistry(Picklable):
             of_tenants = whole_sum(self.of_tenants.values())
             counts.append(Count("requests in flight of all tenants", of_tenants, total))
         return counts
+
+
+def shared_stores(instances: Sequence[Instance]) -> dict[TierStore, int]:
+    """Return the shared KV tiers of these instances, in their order, and how many blocks these have put there."""
+    stores: dict[TierStore, int] = {}
+    for instance in instances:
+        tiers = instance.pool.tiers
+        if tiers is not None and (store := tiers.store) is not None:
+            stores[store] = stores.get(store, 0) + tiers.tiers[-1].stored
+    return stores

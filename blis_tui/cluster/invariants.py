@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
+from blis_tui.cluster.instance_registry import shared_stores
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.options.handover import awaits_blocks
 from blis_tui.engine.request import Request, RequestState, handover_of
@@ -199,7 +200,8 @@ def _kv_conservation(state: Auditable) -> str:
             wrong = batch.encoder.audit()
         if wrong:
             return f"instance {instance.index}: {wrong}"
-    return ""
+    audits = [store.audit(stored) for store, stored in shared_stores(state.instances).items()]
+    return next((wrong for wrong in audits if wrong), "")
 
 
 def _causality(state: Auditable) -> str:

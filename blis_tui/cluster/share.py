@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
+from blis_tui.cluster.instance_registry import shared_stores
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.routed_request import NO_NEXT_STAGE
 from blis_tui.engine.latency.model import is_pure
@@ -60,6 +61,7 @@ def why_whole(experiment: Experiment, pipeline: Pipeline) -> str:
         (settings.varies, "instances are started and stopped"),
         (settings.disaggregation is not None, "prefill and decode are on different instances"),
         (any(pool.lockstep for pool in experiment.pools), "the ranks of a replica start their steps together"),
+        (bool(shared_stores(registry.instances)), "instances share a KV tier"),
         (policy.gateway is not None, "the gateway looks at all instances"),
         (policy.deferral != "none", "deferred requests wait until all instances are idle"),
         (registry.counts_tenants, "budgets of tenants count requests on all instances"),

@@ -133,6 +133,14 @@ class TierSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTierSnapshot(TierSnapshot):
+    """A tier that is one store for several instances: its blocks are those of all, ``came_back`` is of this one."""
+
+    from_others: int
+    """Of ``came_back``, those that another instance had stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSnapshot:
     """A step that is planned and not over; figures as of when it was planned."""
 
@@ -543,7 +551,13 @@ def _below(instance: Instance) -> Iterator[TierSnapshot]:
         used = host.total - host.free
         yield TierSnapshot(name="swapped out", used_blocks=used, total_blocks=host.total, came_back=host.in_blocks)
     for tier in () if tiers is None else tiers.tiers:
-        yield TierSnapshot(name=tier.name, used_blocks=tier.held, total_blocks=tier.total, came_back=tier.loaded)
+        name, used, total, back = tier.name, tier.held, tier.total, tier.loaded
+        if tier.place is tier:
+            yield TierSnapshot(name=name, used_blocks=used, total_blocks=total, came_back=back)
+        else:
+            yield SharedTierSnapshot(
+                name=name, used_blocks=used, total_blocks=total, came_back=back, from_others=tier.from_others
+            )
 
 
 def _planned(batch: Batch) -> PlannedSnapshot | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
+from blis_tui.cluster.instance_registry import shared_stores
 from blis_tui.cluster.stages import CANDIDATES, FAILED, STARTING
 from blis_tui.engine.request import RequestState
 
@@ -238,6 +239,7 @@ def _state(cluster: Cluster) -> list[object]:
             ),
             instance.planned_state(),
         ]
+    state += [store.state() for store in shared_stores(cluster.instances)]
     state.append(cluster.ledger.fingerprint())
     return state
 

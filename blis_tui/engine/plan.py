@@ -74,7 +74,7 @@ class Reloaded(NamedTuple):
     request: Request
     blocks: int
     sources: tuple[tuple[str, int], ...]
-    """Number of blocks by tier."""
+    """Number of blocks by tier; those of a shared one that others have stored are counted apart."""
     thrashing: int
     """Blocks that had been evicted only recently."""
     transfer_us: int

@@ -8,7 +8,7 @@ event has at least one record. All times are simulated microseconds.
 from __future__ import annotations
 
 from string import Formatter
-from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, ClassVar, Concatenate, Final, ParamSpec
 
 from blis_tui.base.classes import dataclass
 
@@ -828,6 +828,10 @@ class Retracted(Record):
     """The new share."""
 
 
+STORED_BY_OTHERS: Final = "stored by others"
+"""Marks the blocks of a shared tier that other instances have stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class TiersLoaded(Record):
     """KV blocks of a request's prompt came back from tiers (``tiers``: how many from each).
@@ -854,7 +858,8 @@ class TiersLoaded(Record):
     blocks: int
     """KV blocks that were reloaded."""
     tiers: tuple[str, ...]
-    """Number of blocks from each tier: ``name: count``."""
+    """Number of blocks from each tier: ``name: count``. Of a shared tier, those that other instances have stored are
+    counted apart: ``name (stored by others): count``."""
     thrashing: int
     """Number of these KV blocks that had been evicted at most a millisecond before."""
     transfer_us: int

@@ -66,6 +66,12 @@ class KvTier:
     blocks: int = key("KV blocks that fit there.", minimum=0, maximum=_MOST_BLOCKS)
     bandwidth_tokens_per_us: float = key(_BANDWIDTH, default=100.0, minimum=SMALLEST, maximum=10**9)
     base_latency_us: int = key(_LATENCY, default=0, minimum=0, maximum=10**9)
+    shared: bool = key(
+        "Whether this is one store for all instances that list a tier of this name, like a Mooncake store or an LMCache"
+        " server: each finds there what any of them has stored, over a link of its own. Only the last tier may be"
+        " shared. Default: off, each instance has its own.",
+        absent=False,
+    )
 
 
 class Mirror:

@@ -70,6 +70,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
         problems += [problem for owner in owners for problem in check_recorded(document, owner)]
         problems += _check_wide(document, plugins)
+        problems += _check_shared_tiers(document)
         if not problems:
             traits = batching_traits(as_map(document.data), plugins)
             problems += [problem for stack in used for problem in _check_capacity(stack, traits)]
@@ -145,6 +146,16 @@ def _check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagno
         from blis_tui.spec.engine_checks import check_wide  # noqa: PLC0415  (few documents have ranks)
 
         yield from check_wide(document, plugins)
+
+
+def _check_shared_tiers(document: Document) -> Iterator[Diagnostic]:
+    """Check KV tiers that instances share, if there are any."""
+    engines = [as_map(document.get(*where(document, owner, "engine"))) for owner in stacks(document)]
+    tiers = [as_map(tier) for engine in engines for tier in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
+    if any(tier.get("shared") for tier in tiers):
+        from blis_tui.spec.shared_tier_checks import check_shared_tiers  # noqa: PLC0415  (few documents have them)
+
+        yield from check_shared_tiers(document)
 
 
 def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagnostic]:

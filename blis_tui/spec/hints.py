@@ -224,6 +224,7 @@ _NOTES: Final = {
     "cuda_graph_sizes compilation_config": "see `engine.cudagraph_mode` and `engine.enforce_eager`",
     "num_scheduler_steps multi_step_stream_outputs": "schedulers plan one step at a time here: remove it",
     "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
+    "shared remote_url": "the last of the `tiers` of `engine.kv_tiers` with `kind: offload` can be `shared: true`",
     "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
     ),

@@ -6,10 +6,10 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from blis_tui.base.errors import StalledError
+from blis_tui.base.errors import SpecError, StalledError
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.engine.step_loop import FastForward
@@ -82,6 +82,12 @@ SPECS: dict[str, dict[str, object]] = {
         **VLLM,
         "cluster.instances": 3,
         "cluster.disaggregation": {"prefill_instances": 1, "decode_instances": 2},
+    },
+    "shared-tier": {
+        **VLLM,
+        "cluster.instances": 3,
+        "engine.kv_blocks": 130,
+        "engine.kv_tiers": {"kind": "offload", "tiers": [{"name": "store", "blocks": 90, "shared": True}]},
     },
     "shared-link": {
         **VLLM,
@@ -283,6 +289,62 @@ CHAT: dict[str, object] = {
     "input_tokens": {"kind": "gaussian", "mean": 90, "std_dev": 60, "min": 2, "max": 300},
     "output_tokens": {"kind": "gaussian", "mean": 60, "std_dev": 40, "min": 1, "max": 200},
 }
+TIER = st.fixed_dictionaries(
+    {
+        "blocks": st.sampled_from([0, 20, 400]),
+        "bandwidth_tokens_per_us": st.sampled_from([0.001, 0.05, 10]),
+        "base_latency_us": st.sampled_from([0, 500]),
+    }
+)
+
+
+@settings(max_examples=20)
+@given(
+    made=st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 10**6),
+            "workload.rate_per_s": st.sampled_from([4, 20, 80]),
+            "cluster.instances": st.integers(1, 4),
+            "policy.batching": st.sampled_from(["blis", "vllm-v1"]),
+            "policy.routing": st.sampled_from(["round-robin", "least-loaded", "weighted"]),
+            "latency": st.sampled_from(["blackbox", "operators"]),
+            "engine.max_num_seqs": st.sampled_from([4, 256]),
+            "engine.kv_blocks": st.sampled_from([40, 80, 4000]),
+        },
+        optional={
+            "engine.pipeline_parallel": st.just(2),
+            "workload.clients.0.timeout_us": st.sampled_from([300_000, 1_500_000]),
+            "workload.clients.0.adapters": st.just({"count": 3}),
+            "engine.lora": st.just({"max_loras": 2}),
+            "engine.speculative": st.just({"draft_tokens": 2, "acceptance": 0.6}),
+        },
+    ),
+    own=st.lists(TIER, max_size=2),
+    store=TIER,
+    overlap=st.booleans(),
+    until_us=st.integers(1, 4_000_000),
+)
+def test_instances_that_share_a_tier_come_to_the_same_state(
+    made: dict[str, object], own: list[dict[str, object]], store: dict[str, object], overlap: bool, until_us: int
+) -> None:
+    """What one of them stores decides what another computes, so the order of their steps matters."""
+    tiers = [{"name": f"own {number}", **tier} for number, tier in enumerate(own)] + [
+        {"name": "store", "shared": True, **store}
+    ]
+    chat = {f"workload.clients.0.{key}": value for key, value in CHAT.items()}
+    kept = {"engine.kv_tiers": {"kind": "offload", "tiers": tiers, "overlap": overlap}}
+    if "engine.lora" not in made:
+        made.pop("workload.clients.0.adapters", None)
+    try:
+        experiment = load("quickstart", overrides={"workload.requests": 30, "expect": [], **chat, **kept, **made})
+    except SpecError:
+        reject()
+    ahead, single = Simulation(experiment), Single(experiment)
+    for end_us in (until_us, None):
+        ahead.run(end_us)
+        single.assert_same(ahead)
+
+
 SGLANG = st.fixed_dictionaries(
     {"kind": st.just("sglang")},
     optional={

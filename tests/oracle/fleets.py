@@ -19,6 +19,8 @@ from blis_tui.model import (
     Engine,
     Failure,
     Gateway,
+    KvTier,
+    KvTiers,
     Lifecycle,
     NodePool,
     PluginConfig,
@@ -502,3 +504,40 @@ def draw_fleet_with_adapters(draw: Draw) -> Scenario:
 def draw_mortal_fleet_with_adapters(draw: Draw) -> Scenario:
     """Any cluster whose instances die."""
     return with_adapters(draw, draw_mortal_fleet(draw))
+
+
+def _sharing(draw: Draw, scenario: Scenario) -> Scenario:
+    """The same with a tier that all instances share, or two pools each, often below a small one of their own."""
+    made = scenario.experiment
+    if made.policy.batching.kind in OTHERS:
+        return scenario
+    own = tuple(
+        KvTier(name=name, blocks=_one_of(draw, 0, 1, 2, 6), bandwidth_tokens_per_us=_one_of(draw, 1, 100))
+        for name in ("cpu", "disk")[: _one_of(draw, 0, 0, 1, 2)]
+    )
+    store = KvTier(
+        name="store",
+        blocks=_one_of(draw, 0, 3, 6, 12, 40),
+        bandwidth_tokens_per_us=draw(st.sampled_from((0.3, 1.0, 100.0))),
+        base_latency_us=_one_of(draw, 0, 5, 40),
+        shared=True,
+    )
+    overlap, fewer, apart = draw(st.booleans()), draw(st.booleans()), not draw(st.integers(0, 3))
+    pools = []
+    for number, pool in enumerate(made.pools):
+        last = replace(store, name=f"store {number}") if apart else store
+        tiers = KvTiers(kind="offload", tiers=(*own, last), overlap=overlap)
+        blocks = min(pool.engine.kv_blocks, 12) if fewer else pool.engine.kv_blocks
+        engine = replace(pool.engine, kv_tiers=tiers, enable_prefix_caching=True, kv_blocks=blocks)
+        pools.append(replace(pool, engine=engine))
+    return Scenario(replace(made, pools=tuple(pools)), scenario.asked)
+
+
+def draw_sharing_fleet(draw: Draw) -> Scenario:
+    """Any small cluster with a tier that instances share."""
+    return _sharing(draw, draw_fleet(draw))
+
+
+def draw_mortal_sharing_fleet(draw: Draw) -> Scenario:
+    """The same whose instances die."""
+    return _sharing(draw, draw_mortal_fleet(draw))

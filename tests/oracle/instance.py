@@ -24,6 +24,7 @@ from .host import Host
 from .other_rules import OTHERS
 from .pipelines import BatchQueue
 from .stops import Stop
+from .tiers import Shelf as TierShelf
 from .tiers import Shelves
 
 if TYPE_CHECKING:
@@ -382,7 +383,15 @@ def as_vllm(policy: Policy) -> Policy:
 class Instance:
     """One engine: a waiting queue, a running list, a pool."""
 
-    def __init__(self, number: int, spec: PoolSpec, policy: Policy, latency: StepTimeModel, seed: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        spec: PoolSpec,
+        policy: Policy,
+        latency: StepTimeModel,
+        seed: int,
+        common: TierShelf | None = None,
+    ) -> None:
         self.number = number
         self.engine = spec.engine
         schedules_encoder = policy.batching.kind == "vllm-v1"
@@ -414,7 +423,8 @@ class Instance:
         self.keeps_output = self.host is not None or (recompute == "all" if recompute else not self.blis)
         self.recomputed = 0
         if self.engine.kv_tiers is not None and self.pool.caching:
-            self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
+            size = self.engine.block_size_tokens
+            self.pool.tiers = Shelves(self.engine.kv_tiers, size, number, lambda: self.free_us, common)
         self.shelf = None if spec.engine.lora is None else Shelf(spec, number, beside=self.blis)
         self.event = 0
         """The current event, for records of adapters."""

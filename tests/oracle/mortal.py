@@ -291,6 +291,8 @@ class MortalOracle(Oracle):
             self._end(job, number)
             self._decide_fate(job, number, now)
         instance.pool.wipe()
+        if instance.pool.tiers is not None:
+            instance.pool.tiers.wipe(now)
         if instance.shelf is not None:
             instance.shelf.wipe()
         if instance.encoder is not None:

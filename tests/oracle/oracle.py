@@ -51,6 +51,7 @@ from .encoder import WithEncoder
 from .gateway import GatewayQueue, Ticket
 from .instance import Books, Instance, Job
 from .pipelines import StuckError
+from .tiers import Shelf
 from .transfers import Decider, Link
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class Oracle:
         self.policy = policy = experiment.policy
         self.settings = experiment.cluster
         self.instances: list[Instance] = []
+        self.stores: dict[str, Shelf] = {}
+        """Tiers that instances share, by name."""
         roles: list[str] = []
         for pool in experiment.pools:
             for _ in range(pool.instances):
@@ -171,7 +174,10 @@ class Oracle:
         if pool.engine.encoder is not None:
             scheduled = self.policy.batching.kind == "vllm-v1"
             latency = WithEncoder(latency, pool.engine.encoder.token_us, scheduled=scheduled)
-        one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
+        tiers, common = pool.engine.kv_tiers, None
+        if tiers is not None and tiers.tiers[-1].shared:
+            common = self.stores.setdefault(tiers.tiers[-1].name, Shelf(tiers.tiers[-1].blocks))
+        one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed, common)
         split = self.settings.disaggregation
         one.early_transfers = split is not None and split.transfer.starts == "step-start"
         if split is None:

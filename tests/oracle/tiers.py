@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.model import KvTiers
 
@@ -15,36 +16,54 @@ if TYPE_CHECKING:
     Content = tuple[Token, ...]
 
 
+@dataclass(eq=False)
+class Thing:
+    """A block in a tier."""
+
+    content: Content
+    came_us: int
+    who: int
+    """The instance that stored it."""
+    there_us: int = -1
+    """When others find it."""
+
+
 class Shelf:
-    """One tier."""
+    """One tier, of one instance or of several."""
 
-    def __init__(self, name: str, room: int) -> None:
-        self.name = name
+    def __init__(self, room: int) -> None:
         self.room = room
-        self.there: list[tuple[Content, int]] = []
-        """Contents with their times of arrival."""
-        self.stored = self.loaded = self.dropped = 0
+        self.there: list[Thing] = []
 
-    def came_us(self, content: Content) -> int | None:
-        return next((came for one, came in self.there if one == content), None)
+    def thing(self, content: Content) -> Thing | None:
+        return next((one for one in self.there if one.content == content), None)
 
-    def touch(self, content: Content) -> None:
-        came = self.came_us(content)
-        assert came is not None
-        self.there.remove((content, came))
-        self.there.append((content, came))
+    def touch(self, thing: Thing) -> None:
+        self.there.remove(thing)
+        self.there.append(thing)
 
 
 class Shelves:
-    """All tiers of an instance."""
+    """All tiers of an instance.
 
-    def __init__(self, spec: KvTiers, size: int) -> None:
+    ``common``: the last shelf, if it has that in common with others. ``idle_us``: when its step in progress is over.
+    """
+
+    def __init__(
+        self, spec: KvTiers, size: int, number: int, idle_us: Callable[[], int], common: Shelf | None = None
+    ) -> None:
         self.spec = spec
         self.size = size
-        self.shelves = [Shelf(tier.name, tier.blocks) for tier in spec.tiers]
+        self.number = number
+        self.idle_us = idle_us
+        self.shelves = [Shelf(tier.blocks) for tier in spec.tiers]
+        self.common = common
+        if common is not None:
+            self.shelves[-1] = common
         self.now = 0
         self.pending_us = self.last_end_us = 0
         self.thrashing = self.transfer_us = self.added_us = 0
+        self.stored, self.loaded, self.dropped = ([0] * len(spec.tiers) for _ in range(3))
 
     def begin(self, now: int) -> None:
         """Move pending blocks for the time since the last step."""
@@ -63,39 +82,51 @@ class Shelves:
 
     def _keep(self, contents: Sequence[Content]) -> None:
         moved = [0] * len(self.shelves)
+        new: list[Thing] = []
         for content in contents:
-            self._put(0, content, self.now, moved)
+            self._put(0, content, self.now, moved, new)
         self._move(moved)
+        for thing in new:
+            thing.there_us = max(self.now, self.idle_us()) + self.pending_us
 
-    def _put(self, level: int, content: Content, came: int, moved: list[int]) -> None:
+    def _put(self, level: int, content: Content, came: int, moved: list[int], new: list[Thing]) -> None:
         if level == len(self.shelves):
             return
         shelf = self.shelves[level]
-        if shelf.came_us(content) is not None:
-            shelf.touch(content)
+        thing = shelf.thing(content)
+        if thing is not None:
+            shelf.touch(thing)
         elif not shelf.room:
-            self._put(level + 1, content, came, moved)
+            self._put(level + 1, content, came, moved, new)
         else:
             if len(shelf.there) == shelf.room:
-                oldest, its_time = shelf.there.pop(0)
-                shelf.dropped += 1
-                self._put(level + 1, oldest, its_time, moved)
-            shelf.there.append((content, came))
-            shelf.stored += 1
+                oldest = shelf.there.pop(0)
+                self.dropped[level] += 1
+                self._put(level + 1, oldest.content, oldest.came_us, moved, new)
+            new.append(Thing(content, came, self.number))
+            shelf.there.append(new[-1])
+            self.stored[level] += 1
             moved[level] += 1
 
+    def _found(self, content: Content) -> tuple[int, Thing] | None:
+        for level, shelf in enumerate(self.shelves):
+            thing = shelf.thing(content)
+            if thing is not None and (thing.who == self.number or thing.there_us <= self.now):
+                return level, thing
+        return None
+
     def has(self, content: Content) -> bool:
-        return any(shelf.came_us(content) is not None for shelf in self.shelves)
+        return self._found(content) is not None
 
     def load(self, contents: Sequence[Content]) -> None:
         moved = [0] * len(self.shelves)
         for content in contents:
-            level = next(level for level, shelf in enumerate(self.shelves) if shelf.came_us(content) is not None)
-            came = self.shelves[level].came_us(content)
-            assert came is not None
-            self.thrashing += self.now - came <= 1000
-            self.shelves[level].touch(content)
-            self.shelves[level].loaded += 1
+            found = self._found(content)
+            assert found is not None
+            level, thing = found
+            self.thrashing += thing.who == self.number and self.now - thing.came_us <= 1000
+            self.shelves[level].touch(thing)
+            self.loaded[level] += 1
             moved[level] += 1
         self._move(moved)
 
@@ -113,6 +144,16 @@ class Shelves:
         self.last_end_us = now + whole
         return whole
 
+    def wipe(self, now: int) -> None:
+        """The instance dies: what it has is lost, and what is on its way to others."""
+        for shelf in self.shelves:
+            if shelf is self.common:
+                shelf.there = [one for one in shelf.there if one.who != self.number or one.there_us <= now]
+            else:
+                shelf.there = []
+        self.pending_us = 0
+
     def books(self) -> tuple[object, ...]:
-        counts = tuple((shelf.stored, shelf.loaded, shelf.dropped, len(shelf.there)) for shelf in self.shelves)
+        held = [len(shelf.there) for shelf in self.shelves]
+        counts = tuple(zip(self.stored, self.loaded, self.dropped, held, strict=True))
         return (counts, self.thrashing, self.transfer_us, self.added_us)

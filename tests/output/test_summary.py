@@ -64,6 +64,16 @@ def test_a_small_cache_that_preempts_nobody_says_so() -> None:
     assert "engine.max_num_seqs" not in finding.keys
 
 
+def test_of_a_shared_tier_it_says_what_others_have_stored() -> None:
+    report = blis_tui.run(blis_tui.load("kv-store", set={"workload.requests": 40, "expect": []}))
+    assert report.kv_tiers is not None
+    store = report.kv_tiers.tiers["store"]
+    assert 0 < store.from_others < store.reloaded
+    text = " ".join(summary_text(report).split())
+    assert f"({store.reloaded:,} from store ({store.from_others:,} stored by others))" in text
+    assert "stored by others" not in summary_text(blis_tui.run(blis_tui.load("kv-tiers")))
+
+
 def test_a_tenant_called_as_a_class_hides_nothing_of_it() -> None:
     report = blis_tui.run(blis_tui.load("unfair-tenants"))
     named = {"batch": report.tenants["interactive"], "critical": report.tenants["bulk"]}

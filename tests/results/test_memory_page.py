@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "make_memory.py"
+GOLDENS = SCRIPT.parents[1] / "golden"
 
 
 @pytest.mark.slow
@@ -28,3 +30,19 @@ def test_the_tables_are_true_and_cheap_victims_are_cheap() -> None:
         assert auto < tail
     goodput = dict(re.findall(r"^\| `([\w-]+)` \| `recompute` \| ([\d.]+) \|", page, re.MULTILINE))
     assert float(goodput["cheapest-recompute"]) > float(goodput["tail"])
+
+
+def test_a_store_that_instances_share_finds_what_the_page_says() -> None:
+    page = " ".join((SCRIPT.parent / "memory.md").read_text(encoding="utf-8").split())
+    reports = {
+        case: json.loads((GOLDENS / f"kv-store@{case}.report.json").read_text(encoding="utf-8"))
+        for case in ("own", "shared")
+    }
+    found = {case: round(100 * report["kv"]["hit_rate"]) for case, report in reports.items()}
+    ttft = {case: round(report["latency"]["ttft_ms"]["p50"]) for case, report in reports.items()}
+    assert f"requests find {found['own']} % of their prompt tokens" in page
+    assert f"they find {found['shared']} %" in page
+    assert f"comes after {ttft['shared']} ms instead of {ttft['own']}." in page
+    store = reports["shared"]["kv_tiers"]["tiers"]["store"]
+    assert 2 * store["from_others"] > store["reloaded"]
+    assert store["held"] == 12 * 2048 // 16  # each system prompt once

@@ -56,6 +56,15 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
     assert read == {("priority-fcfs", "tail"), ("reverse-priority", "tail"), ("fcfs", "priority")}
 
 
+@pytest.mark.parametrize("instances", [1, 2])
+def test_whether_a_tier_is_shared_is_read_where_another_instance_lists_it(instances: int) -> None:
+    prefix = {f"workload.clients.{number}.prefix": {"group": "all", "tokens": 200} for number in range(2)}
+    tiers = {"engine.kv_tiers": {"kind": "offload", "tiers": [{"name": "store", "blocks": 900}]}}
+    key = "engine.kv_tiers.tiers.0.shared"
+    rules = {**prefix, **tiers, "cluster.instances": instances, "workload.rate_per_s": 1.0}
+    assert is_read(key, True, rules, {}) is (instances > 1)
+
+
 @pytest.mark.parametrize("disabled", [False, True])
 def test_whether_windows_end_is_read_by_models_with_windows(disabled: bool) -> None:
     for model, read in (("gpt-oss-120b", True), ("qwen3-14b", False)):

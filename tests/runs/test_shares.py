@@ -45,6 +45,7 @@ MAKERS: Final[tuple[Callable[[Draw], Scenario], ...]] = (
     draw_tensorrt_llm,
     draw_overload,
 )
+STORE: Final = {"kind": "offload", "tiers": [{"name": "store", "blocks": 900, "shared": True}]}
 SHIPPED: Final = blis_tui.load("quickstart", set={"cluster.instances": 5, "workload.requests": 60})
 
 
@@ -128,6 +129,7 @@ def test_processes_give_the_same_report(jobs: int) -> None:
             "budgets of tenants count requests on all instances",
         ),
         ("wide-experts", {}, "the ranks of a replica start their steps together"),
+        ("kv-tiers", {"engine.kv_tiers": STORE, "cluster.instances": 3}, "instances share a KV tier"),
     ],
 )
 def test_what_looks_at_other_instances_stays_whole(name: str, changes: dict[str, object], why: str) -> None:

@@ -390,6 +390,8 @@ class LifecycleControl(NoLifecycle):
         """Stop an instance; its requests and its cache are gone."""
         pipeline, life = self._pipeline, self.lives[index]
         instance = self._registry.instances[index]
+        if instance.pool.tiers is not None:
+            instance.pool.tiers.die(now)
         instance.forget_given_up(now)
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
         pipeline.observers.tell(InstanceStopped, now, index, len(requests))

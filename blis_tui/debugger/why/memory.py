@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import plural, share_text, span_text
 from blis_tui.debugger.why.control import first_record
 from blis_tui.debugger.why.explanation import Part, Sentence, Subject, request_ref, say
-from blis_tui.engine.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.records import (
+    STORED_BY_OTHERS,
+    PreemptedByPriority,
+    RestoreChosen,
+    Retracted,
+    SwappedBack,
+    TiersLoaded,
+)
 from blis_tui.engine.stopped import CAUSES, KV_BLOCK
 
 if TYPE_CHECKING:
@@ -108,7 +115,8 @@ def return_text(records: Sequence[Record], name: str) -> str:
         if isinstance(record, SwappedBack) and record.request_id == name:
             return f", {plural(record.tokens, 'token')} of it back from the host in {span_text(record.transfer_us)}"
         if isinstance(record, TiersLoaded) and record.request_id == name:
-            return f", {plural(record.blocks, 'KV block')} of it back from tiers ({', '.join(record.tiers)})"
+            back = "" if has_blocks_of_others(record) else "back "
+            return f", {plural(record.blocks, 'KV block')} of it {back}from tiers ({', '.join(record.tiers)})"
     return ""
 
 
@@ -124,14 +132,21 @@ def moves_part(records: Sequence[Record], restore: str) -> Part:
             text = f"{moved} moved back from the host, all that the GPU no longer had of its {tokens}."
             facts.append(_about(record.request_id) + say(text))
         elif isinstance(record, TiersLoaded):
-            text = f"{plural(record.blocks, 'KV block')} came back ({', '.join(record.tiers)})"
-            text += f" in {span_text(record.transfer_us)}, instead of being computed again."
+            others = has_blocks_of_others(record)
+            came = "came from tiers" if others else "came back"
+            text = f"{plural(record.blocks, 'KV block')} {came} ({', '.join(record.tiers)})"
+            text += f" in {span_text(record.transfer_us)}, instead of being computed{' here' if others else ' again'}."
             if record.thrashing:
                 text += f" {plural(record.thrashing, 'block')} of them had gone at most 1 ms before: thrashing."
             facts.append(_about(record.request_id) + say(text))
     left = len(facts) - _MOST_LISTED
     more = [say(f"And {plural(left, 'more request')}.")] if left > 0 else []
     return Part("KV blocks that moved", (*facts[:_MOST_LISTED], *more))
+
+
+def has_blocks_of_others(record: TiersLoaded) -> bool:
+    """Whether some of the blocks were stored by another instance, so that they have not come back."""
+    return any(STORED_BY_OTHERS in tier for tier in record.tiers)
 
 
 def _about(name: str) -> Sentence:

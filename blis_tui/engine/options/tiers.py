@@ -15,6 +15,7 @@ from blis_tui.engine.plan import Reloaded, StepPart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.options.tier_store import TierStore
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
     from blis_tui.model import KvTier, KvTiers
@@ -33,6 +34,7 @@ class Tier:
         stored: total of blocks that came. The following counts are totals, too.
         loaded: blocks that went back to the GPU.
         dropped: blocks that were evicted.
+        from_others: those of ``loaded`` that another instance had stored, where it is shared.
     """
 
     def __init__(self, spec: KvTier) -> None:
@@ -41,7 +43,12 @@ class Tier:
         self._base_us = spec.base_latency_us
         self._bandwidth = spec.bandwidth_tokens_per_us
         self.blocks: OrderedDict[int, int] = OrderedDict()
-        self.stored = self.loaded = self.dropped = 0
+        self.stored = self.loaded = self.dropped = self.from_others = 0
+
+    @property
+    def place(self) -> object:
+        """What holds the blocks: itself, or what it shares with other instances."""
+        return self
 
     @property
     def held(self) -> int:
@@ -55,6 +62,12 @@ class Tier:
     def state(self) -> tuple[object, ...]:
         """Return the whole state as plain values (for digests)."""
         return (tuple(self.blocks.items()), self.stored, self.loaded, self.dropped)
+
+    def audit(self) -> str:
+        """Check the books; return what is wrong, or an empty string."""
+        if len(self.blocks) > self.total or self.stored - self.dropped < len(self.blocks):
+            return f"tier {self.name} holds {len(self.blocks)} blocks, {self.total} fit"
+        return ""
 
 
 class Tiers(StepPart):
@@ -91,6 +104,11 @@ class Tiers(StepPart):
     def under_way(self) -> bool:
         """Whether any concurrent transfer is in flight."""
         return False
+
+    @property
+    def store(self) -> TierStore | None:
+        """The blocks of the tier that instances share; None = all tiers are the instance's own."""
+        return None
 
     # ---- offloading ----
 
@@ -177,6 +195,9 @@ class Tiers(StepPart):
         self._last_end_us = now + whole
         return whole
 
+    def die(self, now: int) -> None:
+        """Note that the instance dies at ``now``, before its requests are taken out; ``reset`` follows."""
+
     def reset(self) -> None:
         """Drop all content."""
         for tier in self.tiers:
@@ -195,6 +216,6 @@ class Tiers(StepPart):
     def audit(self) -> str:
         """Check the books; return what is wrong, or an empty string."""
         for tier in self.tiers:
-            if len(tier.blocks) > tier.total or tier.stored - tier.dropped < len(tier.blocks):
-                return f"tier {tier.name} holds {len(tier.blocks)} blocks, {tier.total} fit"
+            if wrong := tier.audit():
+                return wrong
         return ""

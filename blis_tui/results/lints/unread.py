@@ -60,12 +60,13 @@ def unread_keys(seen: LintContext) -> Finding | str:
     classes, a gateway that holds nothing, shares of tenants and targets of classes that have no requests. In the
     engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks``
     is a number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind
-    sliding windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In
-    the hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no
-    decision uses them, how instances start where none does, thresholds and windows of an autoscaler with a rule that
-    does not go by them, failures after the end, where unsplit requests go where all are split or have a decode
-    instance, pools for unsplit requests alone that get none. Keys at their default are not reported: the normal form
-    of an experiment has them all. Experiments with plug-ins are not checked: these may use any key.
+    sliding windows where no layer has one, a shared KV tier that one instance has for itself, ranks of adapters that no
+    request asks for, an encoder without media. In the hardware: figures that measured step times do not depend on. In
+    the cluster: the age of signals where no decision uses them, how instances start where none does, thresholds and
+    windows of an autoscaler with a rule that does not go by them, failures after the end, where unsplit requests go
+    where all are split or have a decode instance, pools for unsplit requests alone that get none. Keys at their default
+    are not reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these
+    may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -75,6 +76,7 @@ def unread_keys(seen: LintContext) -> Finding | str:
         _unknown_tenants,
         _unknown_classes,
         _unread_of_engines,
+        _unread_of_tiers,
         _unread_of_hardware,
         _unread_signals,
         _unused_of_cluster,
@@ -188,6 +190,19 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         if own and engine.max_num_batched_tokens != budget:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
+
+
+def _unread_of_tiers(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield that a tier is shared where a single instance lists it, which never dies."""
+    users: dict[str, list[str]] = {}
+    for pool in seen.cluster.pools:
+        tiers = () if pool.engine.kv_tiers is None else pool.engine.kv_tiers.tiers
+        for at, tier in enumerate(tiers):
+            if tier.shared:
+                users.setdefault(tier.name, []).append(f"engine.kv_tiers.tiers.{at}.shared")
+    for name, keys in users.items():
+        if len(keys) == 1 and not seen.experiment.cluster.varies:
+            yield keys[0], f"no other instance lists a tier named `{name}`"
 
 
 def _unread_of_hardware(seen: LintContext) -> Iterator[tuple[str, str]]:

@@ -57,7 +57,10 @@ class KvCounts:
     that left the next request of the queue waiting for blocks; left out of the file if 0."""
 
 
-_LEFT_OUT: Final = tuple(f"kv.{declared.name}" for declared in fields(KvCounts) if declared.metadata == OMITTED_IF_ZERO)
+_LEFT_OUT: Final = (
+    *(f"kv.{declared.name}" for declared in fields(KvCounts) if declared.metadata == OMITTED_IF_ZERO),
+    ".from_others",  # of a tier
+)
 
 
 def zero_if_omitted(metric: str) -> int | None:
@@ -87,7 +90,7 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierReport:
-    """One tier of all instances together, in KV blocks."""
+    """One tier of all instances together, in KV blocks; a shared one is there once."""
 
     offloaded: int
     """KV blocks that arrived from the GPU, or from the tier above."""
@@ -97,6 +100,8 @@ class TierReport:
     """KV blocks evicted from the tier."""
     held: int
     """KV blocks in the tier at the end."""
+    from_others: int = field(default=0, metadata=OMITTED_IF_ZERO)
+    """KV blocks of ``reloaded`` that another instance had stored, in a shared tier; left out of the file if 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,7 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
     for hierarchy in every:
         for tier in hierarchy.tiers:
             by_name.setdefault(tier.name, []).append(tier)
-    tiers = {name: sums(of_name, ("stored", "loaded", "dropped", "held")) for name, of_name in by_name.items()}
+    tiers = {name: sums(of_name, ("stored", "loaded", "dropped", "from_others")) for name, of_name in by_name.items()}
     offloaded, reloaded = (whole_sum([counts[name] for counts in tiers.values()]) for name in ("stored", "loaded"))
     taken = whole_sum(
         [instance.pool.hits + instance.pool.misses for instance in instances if instance.pool.tiers is not None]
@@ -145,11 +150,20 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
         **sums(every, ("thrashing", "transfer_us", "added_us")),
         tiers={
             name: TierReport(
-                offloaded=counts["stored"], reloaded=counts["loaded"], dropped=counts["dropped"], held=counts["held"]
+                offloaded=counts["stored"],
+                reloaded=counts["loaded"],
+                dropped=counts["dropped"],
+                held=_held(by_name[name]),
+                from_others=counts["from_others"],
             )
             for name, counts in tiers.items()
         },
     )
+
+
+def _held(tiers: Sequence[Tier]) -> int:
+    """Return the blocks in these tiers, where those of one store count once."""
+    return whole_sum(list({tier.place: tier.held for tier in tiers}.values()))
 
 
 def _moved(tiers: Tiers | None, pool: Pool) -> int:

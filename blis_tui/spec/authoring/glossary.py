@@ -158,9 +158,10 @@ WORDS: Final = (
     ),
     _word(
         "KV tier",
-        "kv tiers, offloading, kv offloading, lmcache, cpu cache",
+        "kv tiers, offloading, kv offloading, lmcache, cpu cache, mooncake store, shared kv cache",
         "A place below the GPU's KV cache, in host memory or on disk, that keeps prefixes which the GPU would",
-        "lose, and gives them back over a link (`engine.kv_tiers`).",
+        "lose, and gives them back over a link (`engine.kv_tiers`). The last one may be a store that all instances",
+        "share (`shared: true`), as Mooncake's is.",
     ),
     _word(
         "hit rate",

@@ -12,6 +12,7 @@ from blis_tui.spec.foreign.kubernetes import autoscaler_of, documents, gpu_named
 from blis_tui.spec.foreign.manifests import Deployed, finish, model_of
 from blis_tui.spec.foreign.reading import Draft, Fate, Input
 from blis_tui.spec.foreign.routing import KIND, picked, pickers, routing_of, unread_file
+from blis_tui.spec.foreign.server_arguments import SHARED_STORE
 from blis_tui.spec.foreign.servers import Start, value_of
 from blis_tui.spec.read import read_source
 
@@ -140,6 +141,8 @@ def _policy(
 def _production_stack(document: dict[str, Json], done: Deployed) -> None:
     engine, router = as_map(document.get("servingEngineSpec")), as_map(document.get("routerSpec"))
     logic = str(router.get("routingLogic") or "")
+    if document.get("cacheserverSpec"):
+        done.note(Fate.NOT_CARRIED, "cacheserverSpec", f"a store that servers share: {SHARED_STORE}")
     words = [word for text in as_list(router.get("extraArgs")) for word in str(text).split()]
     labels = {value_of(words, f"--{role}-model-labels"): role for role in ROLES}
     for model in map(as_map, as_list(engine.get("modelSpec"))):

@@ -221,7 +221,7 @@ def _vllm_arguments(data: dict[str, Json], bare: dict[str, Json]) -> Iterator[st
     if (mode := engine.get("cudagraph_mode")) is not None and not engine.get("enforce_eager"):
         yield from ("--compilation-config", json.dumps({"cudagraph_mode": mode}))
     tiers = [as_map(tier) for tier in as_list(as_map(engine.get("kv_tiers")).get("tiers"))]
-    if tiers and as_map(engine.get("kv_tiers")).get("kind") == "offload":
+    if tiers and as_map(engine.get("kv_tiers")).get("kind") == "offload" and not tiers[0].get("shared"):
         extra: dict[str, Json] = {"num_cpu_blocks": tiers[0].get("blocks")}
         transfer = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
         yield from ("--kv-transfer-config", json.dumps(transfer))

@@ -348,6 +348,8 @@ SGLANG: Final = Server(
     ),
 )
 
+SHARED_STORE: Final = "its size is not in here: add it to `engine.kv_tiers` as the last tier, with `shared: true`"
+"""Advice for a store of KV blocks behind several servers."""
 _OF_LMCACHE = "LMCache keeps what `engine.kv_tiers` has, in blocks of the engine"
 
 ENVIRONMENT: Final[Mapping[str, tuple[bool, str]]] = MappingProxyType(
@@ -370,6 +372,7 @@ ENVIRONMENT: Final[Mapping[str, tuple[bool, str]]] = MappingProxyType(
             (True, "VLLM_ROCM_* VLLM_*TRITON* VLLM_*MARLIN* VLLM_*MXFP4* VLLM_*CUTLASS* VLLM_*TRTLLM*", _KERNELS),
             (True, "VLLM_*ALLREDUCE* VLLM_*NCCL* VLLM_*CUDA_GRAPH* VLLM_DISABLED_KERNELS VLLM_*MLA*", _KERNELS),
             (True, "SGL_* SGLANG_*DEEPEP* SGLANG_*GEMM* SGLANG_*MOE* TRTLLM_*", _KERNELS),
+            (True, "LMCACHE_REMOTE_URL", f"a store that servers share: {SHARED_STORE}"),
             (True, "LMCACHE_*", _OF_LMCACHE),
             (True, "VLLM_* SGLANG_*", "unknown variable"),
         )
@@ -428,6 +431,8 @@ _ROLES: Final = MappingProxyType(
 )
 _OFFLOADING: Final = frozenset({"OffloadingConnector", "SimpleCPUOffloadConnector", "LMCacheConnectorV1"})
 """Connectors that keep KV blocks in host memory."""
+_STORES: Final = frozenset({"MooncakeStoreConnector", "LMCacheMPConnector"})
+"""Connectors that keep KV blocks in a store behind several servers."""
 _GIB: Final = 2**30
 
 
@@ -469,8 +474,12 @@ def _vllm_kv_transfer_config(made: Conversion, value: Json) -> None:
             if isinstance(many, int) and isinstance(tokens, int) and isinstance(own, int) and own > 0:
                 blocks = many * tokens // own
             made.host_cache = (name, float(size) if isinstance(size, int | float) else 0.0, blocks)
+            if any("remote_url" in key for key in extra):
+                made.note(Fate.NOT_CARRIED, name, f"`remote_url` is a store that servers share: {SHARED_STORE}")
         elif role in _ROLES:
             _role(made, name, role)
+        elif role == "kv_both" and connector in _STORES:
+            made.note(Fate.NOT_CARRIED, name, f"`{connector}` is a store that servers share: {SHARED_STORE}")
         elif role == "kv_both":
             made.hands_over = connector
         else:

@@ -12,6 +12,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural
+from blis_tui.cluster.snapshot import SharedTierSnapshot
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.results.conditions.breakpoints import CHANGE
 from blis_tui.tui.drawing.life_line import GlyphStyle
@@ -21,7 +22,7 @@ from blis_tui.tui.panes.pane import Pane, PaneKey, at_selected, change_of_reques
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from blis_tui.cluster.snapshot import InstanceSnapshot, NodeSnapshot
+    from blis_tui.cluster.snapshot import InstanceSnapshot, NodeSnapshot, TierSnapshot
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.drawing.lines import Part
     from blis_tui.tui.view import View
@@ -299,22 +300,34 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
 
 
 def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> list[Line]:
-    """Return a bar for each tier below the GPU's cache."""
+    """Return a bar for each tier below the GPU's cache; one for a tier that instances share."""
     lines: list[Line] = []
+    shared: dict[str, list[SharedTierSnapshot]] = {}
     for instance in shown:
         for tier in instance.kv.below:
-            filled = round(_BAR * tier.used_blocks / tier.total_blocks) if tier.total_blocks else 0
-            look, rest = BLOCK_STYLES["below"], BLOCK_STYLES["blank"]
+            if isinstance(tier, SharedTierSnapshot):
+                shared.setdefault(tier.name, []).append(tier)
+                continue
             name = tier.name if alone else f"instance {instance.index} {tier.name}"
-            share = f"{count_text(tier.used_blocks)} of {plural(tier.total_blocks, 'block')}"
-            parts = (
-                Content.assemble(
-                    f"{name} ", (look.glyph * filled, look.style), (rest.glyph * (_BAR - filled), rest.style)
-                ),
-                Content.assemble(share, (f", {count_text(tier.came_back)} reloaded", "$text-muted")),
-            )
-            lines += map(line, flow(parts, width))
+            lines += _tier(tier, name, f", {count_text(tier.came_back)} reloaded", width)
+    for name, tiers in shared.items():
+        came, foreign = sum(tier.came_back for tier in tiers), sum(tier.from_others for tier in tiers)
+        text = f", {count_text(came)} reloaded {'by this instance' if alone else 'by these instances'}"
+        text += f", {count_text(foreign)} of them stored by others" if foreign else ""
+        lines += _tier(tiers[0], f"{name} (shared)", text, width)
     return lines
+
+
+def _tier(tier: TierSnapshot, name: str, came: str, width: int) -> Iterator[Line]:
+    filled = round(_BAR * tier.used_blocks / tier.total_blocks) if tier.total_blocks else 0
+    look, rest = BLOCK_STYLES["below"], BLOCK_STYLES["blank"]
+    parts = (
+        Content.assemble(f"{name} ", (look.glyph * filled, look.style), (rest.glyph * (_BAR - filled), rest.style)),
+        Content.assemble(
+            f"{count_text(tier.used_blocks)} of {plural(tier.total_blocks, 'block')}", (came, "$text-muted")
+        ),
+    )
+    return map(line, flow(parts, width))
 
 
 def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:

@@ -12,7 +12,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import sentence_text
-from blis_tui.debugger.why.memory import choice_sentence
+from blis_tui.debugger.why.memory import choice_sentence, return_text
 from blis_tui.engine.records import Preempted, PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.tui.panes.kv import kv_map
@@ -114,6 +114,25 @@ def test_reloads_are_explained_and_tiers_are_on_the_map(tiered: Debugger) -> Non
     told = " ".join(explain_event(tiered, loaded.event).to_text().split())
     assert f"{loaded.blocks} KV blocks came back (cpu: {loaded.blocks})" in told
     assert "of 4,000 blocks" in text_of(kv_map(view_at(tiered), 80, 24))
+
+
+def test_what_others_have_stored_has_not_come_back_and_a_shared_tier_is_on_the_map_once() -> None:
+    store = {"name": "store", "blocks": 4000, "shared": True}
+    changes = {"engine__kv_tiers": {"kind": "offload", "tiers": [store]}, "cluster__instances": 2}
+    made = debugger("kv-tiers", 0, **changes)
+    run_to_stop(made.run(Watch([parse_breakpoint("tiers-loaded", made.experiment)])))
+    loaded = next(record for record in made.records_of(made.event) if isinstance(record, TiersLoaded))
+    tier = f"store (stored by others): {loaded.blocks}"
+    assert loaded.tiers == (tier,)
+    told = " ".join(explain_event(made, loaded.event).to_text().split())
+    assert f"{loaded.blocks} KV blocks came from tiers ({tier})" in told
+    assert "instead of being computed here" in told
+    assert return_text([loaded], loaded.request_id) == f", {loaded.blocks} KV blocks of it from tiers ({tier})"
+    (held,) = {instance.kv.below[0].used_blocks for instance in view_at(made).moment.after.instances}
+    (line,) = (line for line in text_of(kv_map(view_at(made), 120, 24)).splitlines() if "store" in line)
+    assert line.startswith("store (shared) ")
+    text = f"{held:,} of 4,000 blocks, {loaded.blocks} reloaded by these instances"
+    assert f"{text}, {loaded.blocks} of them stored by others" in line
 
 
 def test_a_breakpoint_stops_at_thrashing() -> None:

@@ -390,7 +390,9 @@ def test_roles_as_two_models(tmp_path: Path) -> None:
     assert "0.yaml:15:45: decode.max-model-len: taken" in notes
     both = STACK.replace(", kvRole: kv_producer, enableNixl: true", "").replace(", kvRole: kv_consumer", "")
     labels = "routerSpec: {extraArgs: [--prefill-model-labels=p, --decode-model-labels, d]}\n"
-    found, _ = made(tmp_path, import_helm, both, labels)
+    store = "cacheserverSpec: {replicaCount: 1, serde: naive}\n"
+    found, notes = made(tmp_path, import_helm, both + store, labels)
+    assert "cacheserverSpec: not carried: a store that servers share" in notes
     assert {one["role"] for one in found["cluster"]["pools"]} == {"prefill", "decode"}
     assert found["engine"]["kv_tiers"]["kind"] == "offload"
 

@@ -223,6 +223,25 @@ def test_host_memory_for_kv_blocks(tmp_path: Path) -> None:
     assert "prefix caching is off, and here nothing is kept" in notes
 
 
+def test_a_store_that_servers_share_can_be_added(tmp_path: Path) -> None:
+    """Nothing of a server's start says how large it is."""
+    advice = "a store that servers share: its size is not in here: add it to `engine.kv_tiers` as the last tier"
+    config = (
+        """--kv-transfer-config '{"kv_connector": "%s", "kv_role": "kv_both", "kv_connector_extra_config": {%s}}'"""
+    )
+    for connector, extra in (
+        ("MooncakeStoreConnector", ""),
+        ("LMCacheMPConnector", ""),
+        ("LMCacheConnectorV1", '"lmcache.remote_url": "lm://store:65432"'),
+    ):
+        found, notes = script(tmp_path, f"vllm serve Qwen/Qwen3-14B {config % (connector, extra)}")
+        assert advice in notes
+        assert "it does all" not in notes
+        assert ("kv_tiers" in found.get("engine", {})) == (connector == "LMCacheConnectorV1")
+    _, notes = script(tmp_path, "LMCACHE_REMOTE_URL=lm://store:65432 vllm serve Qwen/Qwen3-14B")
+    assert f"LMCACHE_REMOTE_URL: not carried: {advice}" in notes
+
+
 def test_variables_of_engines_are_noted(tmp_path: Path) -> None:
     text = "export VLLM_LOGGING_LEVEL=INFO VLLM_ATTENTION_BACKEND=X VLLM_NEW=1\nvllm serve Qwen/Qwen3-14B\n"
     _, notes = script(tmp_path, text)
