@@ -84,6 +84,9 @@ async def test_a_click_on_a_figure_goes_there(records: list[Record]) -> None:
         await open_.idle()
         assert open_.session.selection.metric == "kv.preemptions"
         assert open_.event == [record.event for record in records if isinstance(record, Preempted)][-1]
+        await open_.press("left_parenthesis")  # to where it changed before, and still in this pane
+        assert open_.event == [record.event for record in records if isinstance(record, Preempted)][-2]
+        assert open_.screen.arrangement.active == "summary"
         await open_.press("b")
         assert [one.text for one in open_.session.breakpoints] == ["preempted"]
 

@@ -325,7 +325,8 @@ class Stage(Screen[None]):
     def stopped(self, stop: Stop, label: str = "") -> None:
         """Show where a move ended, and notify what is notable. ``label``: the move's label."""
         self.session.disable_one_shot(stop.hits)
-        if stop.hits and self.arrangement.active == "summary":  # of the whole run, whereas questions are now about here
+        at_breakpoint = stop.hits and label not in (TO_LAST_CHANGE, TO_NEXT_CHANGE)
+        if at_breakpoint and self.arrangement.active == "summary":  # of the whole run; questions are now about here
             self.activate("events")
         self.moved()
         if stop.hits:
