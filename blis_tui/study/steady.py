@@ -2,9 +2,9 @@
 
 The run starts empty and never stops by itself. At growing intervals it is looked at, and its second half judged: the
 share of requests beyond each bound, with a standard error by batch means, and whether the number of requests and of
-sessions in the system still grows. From an empty start load only builds up, so a bound that is clearly broken is broken
-for good, while one that holds is only believed once the system has stopped growing. ``docs/lab/comparisons.md`` has the
-rules.
+sessions in the system still grows. Its last three quarters must agree that bounds hold. From an empty start load only
+builds up, so a bound that is clearly broken is broken for good, while one that holds is only believed once the system
+has stopped growing. ``docs/lab/comparisons.md`` has the rules.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ little less than usual shows nothing late, and no variance. One in 28 has as muc
 _LEAST_MARGIN: Final = 0.05
 """What can be served is known to about so much of it."""
 _BINS: Final = 32
-"""Number of stretches in which arrivals are counted for their dispersion."""
+"""In at least so many stretches arrivals are counted for their dispersion."""
 _SETTLED: Final = 0.10
 """Maximum growth of a system that is in its steady state."""
 _WAVES_SETTLED: Final = 0.20
