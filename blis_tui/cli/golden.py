@@ -338,7 +338,7 @@ def _ask(text: str) -> str:
     while True:
         print_text("[a]ccept  [r]eject  [s]kip  [d]iff  [q]uit: ", nl=False)
         answer = click.getchar().lower()
-        print_text(answer)
+        print_text(answer if answer.isprintable() and answer.isascii() else "")
         if answer in ("a", "r", "s", "q"):
             return answer
         if answer == "d":

@@ -99,7 +99,11 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, current_arguments(args))
+        now = current_arguments(args)
+        try:
+            return super().resolve_command(ctx, now)
+        except click.NoSuchCommand as error:  # click knows no commands that are imported on first use
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with _distinguishing_broken_pipes():

@@ -17,7 +17,7 @@ from blis_tui.base.html import Markup, Table, plain_page
 from blis_tui.base.text import clip, printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
-from blis_tui.golden.compare import compare
+from blis_tui.golden.compare import compare, most_important_first
 from blis_tui.golden.golden_divergence import find_divergence
 from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.project import Project
@@ -68,18 +68,6 @@ _FOLDED: Final = 60
 _NAMES: Final = 10
 _VALUE: Final = 40
 """Width of a value in a table, in columns."""
-_HEADLINES: Final = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"/slo/.*",
-        r"/requests/(completed|rejected|timed_out|dropped_unservable)",
-        r"/throughput/.*",
-        r"/latency/(ttft|itl|e2e)_ms/(p50|p99)",
-        r"/kv/(preemptions|hit_rate|peak_used)",
-        r"/duration_us",
-    )
-)
-"""Figures listed first, in this order; the others follow in the order of the report."""
 _SHOWN_ELSEWHERE: Final = re.compile(r"/(meta|expectations|invariants|warnings)/.*")
 
 
@@ -197,12 +185,7 @@ def _changed(entry: GoldenEntry, case: Case, golden: Golden, new: Golden, style:
 
 def _figures(differences: Sequence[Difference]) -> list[Difference]:
     """Return the differences in figures of the report, the most important first."""
-    figures = [difference for difference in differences if not _SHOWN_ELSEWHERE.match(difference.path)]
-    return sorted(figures, key=lambda figure: _rank(figure.path))  # stable: keeps the order of the report otherwise
-
-
-def _rank(path: str) -> int:
-    return next((rank for rank, pattern in enumerate(_HEADLINES) if pattern.fullmatch(path)), len(_HEADLINES))
+    return most_important_first(difference for difference in differences if not _SHOWN_ELSEWHERE.match(difference.path))
 
 
 def _table(title: str, differences: Sequence[Difference], total: int) -> str:

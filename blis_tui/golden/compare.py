@@ -7,6 +7,7 @@ digest of the schemas, the versions of plug-ins.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.golden_store import Golden, LineDifference
     from blis_tui.runs.documents import Difference
+
+_HEADLINES: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"/slo/.*",
+        r"/requests/(completed|rejected|timed_out|dropped_unservable)",
+        r"/throughput/.*",
+        r"/latency/(ttft|itl|e2e)_ms/(p50|p99)",
+        r"/kv/(preemptions|hit_rate|peak_used)",
+        r"/duration_us",
+    )
+)
+"""Figures listed first, in this order; the others follow in the order of the report, where it is from at the end."""
+_ORIGIN: Final = "/meta/"
+
 
 REDACTED: Final = "[redacted]"
 _ROOM: Final = 60
@@ -79,6 +95,17 @@ def _report_differences(golden: str, result: str, options: ComparisonOptions) ->
         for difference in changes
         if difference.path not in options.tolerance or not _close(difference, options.tolerance)
     )
+
+
+def most_important_first(differences: Iterable[Difference]) -> list[Difference]:
+    """Return the differences of a report, those of the figures that people decide by first."""
+    return sorted(differences, key=lambda difference: _rank(difference.path))  # stable: else as in the report
+
+
+def _rank(path: str) -> int:
+    if path.startswith(_ORIGIN):
+        return len(_HEADLINES) + 1
+    return next((rank for rank, pattern in enumerate(_HEADLINES) if pattern.fullmatch(path)), len(_HEADLINES))
 
 
 def tolerance_lines(golden: Golden, result: Golden, options: ComparisonOptions) -> list[str]:

@@ -15,7 +15,7 @@ from blis_tui.base.errors import InputError
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
-from blis_tui.golden.compare import compare, tolerance_lines
+from blis_tui.golden.compare import compare, most_important_first, tolerance_lines
 from blis_tui.golden.golden_divergence import find_divergence, record_lines
 from blis_tui.golden.golden_store import HEADER, REPORT, Baseline
 from blis_tui.golden.other_process import TimeLimit
@@ -247,7 +247,7 @@ def describe(
     lines += answer_lines(case, golden, result, difference)
     if difference.report:
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
-        lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
+        lines += difference_lines(most_important_first(difference.report), _SHOWN_DIFFERENCES)
     if case.is_run:
         lines += tolerance_lines(golden, result, case.comparison)
     if difference.records and not difference.report:

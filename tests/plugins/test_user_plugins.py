@@ -514,6 +514,7 @@ def test_the_page_shows_the_tested_examples() -> None:
     page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
     for example in (
         "my_policies.py",
+        "least_work.py",
         "cache_probes.py",
         "example_package/blis_example/batching.py",
         "example_package/pyproject.toml",
@@ -558,3 +559,19 @@ def test_a_package_is_checked_by_any_of_its_names(name: str, site: Path) -> None
     assert done.exit_code == 0, done.output
     assert "fewest-in-flight" in done.output
     assert "shortest-prefill" in done.output
+
+
+def test_an_order_with_a_setting_is_checked_and_serves_the_least_work_first() -> None:
+    done = CliRunner().invoke(cli, ["check", str(HERE / "least_work.py")])
+    assert (done.exit_code, done.output) == (0, "policy.scheduling least-work: ok\n")
+    wish = {"policy.scheduling": {"kind": "least-work", "output_token_worth": 3}, "engine.max_num_seqs": 1}
+    rows = blis_tui.run("fcfs", set={**wish, "workload.requests": 60}, plugins=[str(HERE / "least_work.py")]).rows
+    work = {row.request_id: row.input_tokens + 3 * row.max_output_tokens for row in rows}
+    passed = 0
+    for row in rows:
+        assert row.scheduled_us is not None
+        for other in rows:
+            if other.queued_us < row.scheduled_us < other.scheduled_us:
+                assert work[row.request_id] <= work[other.request_id], (row, other)
+                passed += other.queued_us < row.queued_us
+    assert passed > 100  # as many times a request went before one that had come earlier

@@ -200,6 +200,7 @@ def _latency_parts(life: RequestLife, tape: EventStore, whole: Breakdown | None)
         if len([entry for entry in life.entries if entry.what == "first-token"]) > 1:
             cause = "with its instance" if life.restarts else "to preemption"
             facts.append(say(f"It had a first token before, which was lost {cause}; the last one counts."))
+        facts += _sooner(first.total_us, tape.latencies.ttfts_us(life.until, tape.requests, life.settled))
         parts.append(breakdown_part(f"Time to first token: {span_text(first.total_us)}", first, facts))
     answer = ttfat_breakdown(life, tape)
     if answer is not None:
@@ -212,6 +213,15 @@ def _latency_parts(life: RequestLife, tape: EventStore, whole: Breakdown | None)
             heading = "Its time so far" if life.end is None else "Its time"
             parts.append(breakdown_part(f"{heading}: {span_text(so_far.total_us)}", so_far))
     return parts
+
+
+def _sooner(own_us: int, ttfts_us: Sequence[int]) -> list[Sentence]:
+    """Return how many of the requests that have a first token got theirs sooner after they had arrived."""
+    others = len(ttfts_us) - 1
+    if others < _FEWEST_COMPARED:
+        return []
+    sooner = sum(ttft_us < own_us for ttft_us in ttfts_us)
+    return [say(f"Of the {count_text(others)} others that have a first token, {count_text(sooner)} had theirs sooner.")]
 
 
 def _others(life: RequestLife, tape: EventStore) -> list[Sentence]:
@@ -531,10 +541,14 @@ class Comparison:
     """By group, how much there was to compute for this request and for the median one."""
 
 
+_FEWEST_COMPARED: Final = 2
+"""Minimum number of other requests that a request is compared with."""
+
+
 def compare(life: RequestLife, own: Breakdown, tape: EventStore) -> Comparison | None:
-    """Compare a request with the median of all completed ones; return None if there are fewer than three."""
+    """Compare a request with the median of all completed ones; return None if there are too few others."""
     ranked = ranking(tape, "e2e", Position(life.until, life.settled))
-    if len(ranked) < 3:
+    if len(ranked) <= _FEWEST_COMPARED:
         return None
     median = ranked[len(ranked) // 2]
     there = read_life(tape, median.name, life.until)

@@ -225,7 +225,7 @@ def _busy_share(pool: Group, seen: LintContext) -> float:
 
 def _token_budget(pool: Group, seen: LintContext) -> Finding | str:
     full_us, busy_us = pool.total("full_budget_us"), pool.total("busy_us")
-    there_us = len(pool.instances) * seen.duration_us
+    there_us = max(len(pool.instances) * seen.duration_us, busy_us)  # a last step may end after the run
     if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
         return ""
     budget, cause = pool.limits.max_num_batched_tokens, "prefill is the bottleneck"

@@ -21,7 +21,7 @@ from blis_tui.base.errors import BlisError, SpecError, TraceError
 from blis_tui.base.scalars import flow
 from blis_tui.base.text import described, printable
 from blis_tui.base.units import in_words, plural
-from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, Key, every_key, root
+from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, Choice, Key, every_key, root
 from blis_tui.spec.hints import KEYS
 from blis_tui.spec.library import suffix
 from blis_tui.spec.load import load
@@ -409,13 +409,18 @@ def _data(kind: str, key: Key) -> dict[str, Json]:
         "range": key.range,
         "description": key.description,
         "only_for_kind": key.only,
-        "choices": [{"value": choice.value, "description": choice.description} for choice in key.choices],
+        "choices": _choices(key.choices),
+        "kinds": _choices(key.discriminator),
         "examples": list(key.examples),
         "keys": list(key.names()),
     }
     if key.has_default:
         data["default"] = key.default
     return data
+
+
+def _choices(choices: Iterable[Choice]) -> list[Json]:
+    return [{"value": choice.value, "description": choice.description} for choice in choices]
 
 
 def as_text(kind: str, keys: list[Key]) -> str:
@@ -439,6 +444,8 @@ def _text(kind: str, key: Key) -> str:
     lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
     if key.choices:
         lines += ["", "  values", *described((choice.value, choice.description) for choice in key.choices)]
+    if key.discriminator:
+        lines += ["", "  kinds", *described((choice.value, choice.description) for choice in key.discriminator)]
     if key.children or key.variants:
         lines += ["", "  keys", *described(_rows(key))]
     return "\n".join(lines)

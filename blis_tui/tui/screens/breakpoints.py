@@ -106,6 +106,7 @@ class Breakpoints(Remembering):
             "Print values",
             "An expression at each hit of a breakpoint: kv.utilization at preempted · ttft_ms at first-token",
             value=f"kv.utilization{AT}{stops[0]}" if stops else "",
+            suggested=True,
             placeholder=f"kv.utilization{AT}preempted",
             check=self.session.read_print,
             doing="find them",

@@ -207,6 +207,7 @@ class PromptScreen(Window[str | None]):
             text stays, to be corrected.
         complete: returns a completion, or None; it is shown dimmed with its meaning, and the right arrow accepts it.
         without: the word for the effect of enter with an empty text; empty = a text is required.
+        suggested: whether the initial text is only a suggestion, which the first key that is typed replaces.
     """
 
     BINDINGS = [  # noqa: RUF012  (Textual's convention)
@@ -235,11 +236,13 @@ class PromptScreen(Window[str | None]):
         on_enter: Callable[[str], object] = _nothing,
         complete: Callable[[str], Suggestion | None] = _nothing,
         without: str = "",
+        suggested: bool = False,
     ) -> None:
         super().__init__()
         self._title = title
         self._about = about
         self._value = value
+        self._suggested = suggested
         self._placeholder = placeholder
         self._check = check
         self._doing = doing
@@ -256,7 +259,7 @@ class PromptScreen(Window[str | None]):
                 value=self._value,
                 placeholder=self._placeholder,
                 suggester=Completing(self._complete),
-                select_on_focus=False,
+                select_on_focus=self._suggested,
                 compact=True,
             )
             with VerticalScroll(id="problem", can_focus=False):
