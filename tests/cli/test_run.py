@@ -171,6 +171,7 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
             "a time exceeds 2**63",
         ),
         (["walk"], ExitCode.USAGE, "No such command 'walk'"),
+        (["rnu"], ExitCode.USAGE, "No such command 'rnu'. Did you mean 'run'?"),
     ],
 )
 def test_failures_are_one_message_and_an_exit_code(

@@ -581,6 +581,12 @@ def test_limits_of_a_step() -> None:
     share = sum(instance.busy_us for instance in busy.instances) / (len(busy.instances) * busy.duration_us)
     assert f"steps took {100 * share:.0f} % of all time: prefill" in finding(busy, "token-budget").message
     assert "16 were already running (max_num_seqs)" in finding(busy, "max-num-seqs").message
+    # Clients that gave up end the run before its last step.
+    timeouts = {f"workload__clients__{client}__timeout_us": 100_000 for client in (0, 1)}
+    given_up = report("fcfs", **BY_HAND, workload__rate_per_s=2000, **timeouts)
+    late = finding(given_up, "token-budget")
+    assert late.figures["busy_us"] == late.figures["instances_us"] > len(given_up.instances) * given_up.duration_us
+    assert "steps took 100 % of all time" in late.message
     calm = report("fcfs", **BY_HAND, workload__rate_per_s=2)
     assert not {"overload", "max-num-seqs", "token-budget"} & set(ids(calm))
 

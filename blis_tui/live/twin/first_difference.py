@@ -330,7 +330,8 @@ def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None
         request=row.request_id,
         cause="not known",
         text=f"{row.request_id} got its first token {span_text(abs(by_us))} {word} in the simulation",
-        why="step times, batches, preemption or the cache: an engine log (observe --log) tells which",
+        why="step times, batches, preemption or the cache: an engine log (observe --log) tells which"
+        f" (differences within {_within()} do not count)",
     )
 
 
@@ -338,8 +339,11 @@ def alike_text(*, logged: bool) -> str:
     """Return what is known if no difference was found; ``logged``: whether the recording has steps."""
     if logged:
         return "none, all batches are the same"
-    within = f"{share_text(_LATER, 0)} or {_LATER_US // 1000} ms"
-    return f"unknown without an engine log (observe --log); every TTFT within {within}"
+    return f"unknown without an engine log (observe --log); every TTFT within {_within()}"
+
+
+def _within() -> str:
+    return f"{share_text(_LATER, 0)} or {_LATER_US // 1000} ms"
 
 
 def where(parting: BatchDivergence) -> str:

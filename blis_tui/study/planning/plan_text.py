@@ -199,7 +199,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     trial, question = best.found, plan.question
     if trial is None:
         return
-    yield _basis(plan, best.decides or trial)
+    yield _basis(plan, best, best.decides or trial)
     if question.headroom and trial.rate_per_s is not None:
         yield (
             f"All figures are at {number_text(trial.rate_per_s)} {best.of}/s, {100 * question.headroom:g} % above the"
@@ -245,7 +245,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         yield f"Prices as given, in USD per GPU-hour: {given}."
 
 
-def _basis(plan: Plan, trial: Trial) -> str:
+def _basis(plan: Plan, best: Candidate, trial: Trial) -> str:
     """Return what the answer rests on."""
     requests = trial.mean("requests.total")
     seconds = trial.mean("offered.last_arrival_us")
@@ -256,8 +256,10 @@ def _basis(plan: Plan, trial: Trial) -> str:
     if trial.steady is None:
         return f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
     row = trial.rows[0]
+    failing = any(trial.known and not trial.all_hold for trial in best.tried)
+    others = " (of a size that fails, as it was at that moment)" if failing else ""
     return (
-        f"Each run ends when its verdict is certain, and its second half counts. At the answer that is after"
+        f"Each run ends when its verdict is certain, and its second half counts{others}. At the answer that is after"
         f" {number_text(requests)} requests{span}: {row.figures[f'{SECTION}.why']} (± one standard error, by batch"
         f" means); {agree}; {plural(plan.runs, 'run')} in total."
     )

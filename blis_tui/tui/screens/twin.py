@@ -12,7 +12,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import clip
-from blis_tui.base.units import count_text, share_change_text, share_text, span_text, time_text
+from blis_tui.base.units import count_text, plural, share_change_text, share_text, span_text, time_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.live.twin.course import Levels, of_recording, of_simulation, sampled
 from blis_tui.live.twin.first_difference import alike_text, where, words_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.course import ServedLife, TwinTimeSeries
+    from blis_tui.live.twin.simulated_requests import Batch
     from blis_tui.live.twin.twin import LadderStep, Twin
 
 
@@ -150,9 +151,18 @@ def _step(side: TwinTimeSeries, now: int, width: int) -> Content:
     if number is None:
         return Content.styled("no step has begun" if side.begins_us else "its steps were not recorded", _MUTED)
     took = side.step_times.at(now)
-    text = f"{count_text(number)}: {words_of(side.batches[number])}"
     time = "" if took is None else f"  {span_text(round(took))}"
-    return Content.assemble(("step ", _MUTED), clip(text, max(width - 5 - len(time), 8)), (time, _MUTED))
+    room = width - len(f"step {count_text(number)}: {time}")
+    text = _batch_words(side.batches[number], max(room, 8))
+    return Content.assemble(("step ", _MUTED), f"{count_text(number)}: {text}", (time, _MUTED))
+
+
+def _batch_words(batch: Batch, room: int) -> str:
+    """Return the content of a batch in as many words as there is room for."""
+    tokens = (f"{count_text(batch.prefill_tokens)} prefill", f"{count_text(batch.decode_tokens)} decode")
+    shorter = " + ".join(tokens if batch.prefill_tokens else tokens[1:])
+    both = plural(batch.prefill_tokens + batch.decode_tokens, "token")
+    return next((words for words in (words_of(batch), shorter) if len(words) <= room), clip(both, room))
 
 
 def _batch(side: TwinTimeSeries, now: int) -> float | None:
