@@ -491,7 +491,8 @@ def _preemption(preemption: PreemptionReport) -> str:
 
 def _tiers(tiers: TiersReport) -> str:
     hits = ", ".join(
-        f"{tier.reloaded:,} from {name}" + (f" ({tier.from_others:,} stored by others)" if tier.from_others else "")
+        f"{tier.reloaded:,} from {name} (hit rate {share_text(tier.hit_rate)}"
+        + (f", {tier.from_others:,} stored by others)" if tier.from_others else ")")
         for name, tier in tiers.tiers.items()
     )
     moved = f"{tiers.bytes_moved / 1e9:,.3f} GB moved both ways, {tiers.added_us / 1e3:,.2f} ms added to steps"

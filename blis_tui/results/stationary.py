@@ -7,6 +7,7 @@ one long run versus independent replications in steady-state simulation").
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -152,6 +153,11 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
             place = (at_us - start_us - 1) * BATCHES // span_us
             above[place] += amount
             below[place] += weight
+    return _ratio_of(above, below)
+
+
+def _ratio_of(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """Return a ratio from the sums of each batch."""
     weight = fsum(below)
     if not weight:
         return Ratio(0.0, inf, 0.0)
@@ -159,6 +165,48 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
     errors = [amount - value * many for amount, many in zip(above, below, strict=True)]
     squares = fsum(error * error for error in errors)
     return Ratio(value, sqrt(squares * BATCHES / (BATCHES - 1)) / weight, weight)
+
+
+class Batches:
+    """Values that became known in ``(start_us, end_us]``, in batches of equal length.
+
+    Args:
+        samples: moments, and values.
+        start_us: begin of the stretch.
+        end_us: its end.
+
+    Attributes:
+        values: all of them, in ascending order.
+    """
+
+    def __init__(self, samples: Iterable[tuple[int, float]], start_us: int, end_us: int) -> None:
+        self._batches: list[list[float]] = [[] for _ in range(BATCHES)]
+        span_us = max(end_us - start_us, 1)
+        for at_us, value in samples:
+            if start_us < at_us <= end_us:
+                self._batches[(at_us - start_us - 1) * BATCHES // span_us].append(value)
+        for batch in self._batches:
+            batch.sort()
+        self.values: Sequence[float] = sorted(value for batch in self._batches for value in batch)
+
+    def share_above(self, bound: float) -> Ratio:
+        """Return the share of the values above a bound, with its standard error by batch means."""
+        above = [float(len(batch) - bisect_right(batch, bound)) for batch in self._batches]
+        return _ratio_of(above, [float(len(batch)) for batch in self._batches])
+
+    def percentile(self, share: float) -> Ratio:
+        """Return the value that this share of the values may exceed, with a standard error by sectioning.
+
+        That of the whole stretch is estimated as is; its error is that of the mean of the percentiles of batches
+        (Asmussen and Glynn 2007, "Stochastic simulation", III.5). Percentiles of few values are biased, so the larger
+        of both estimates counts. A batch without values says nothing: the error is infinite then.
+        """
+        whole, weight = self.values, float(len(self.values))
+        if not all(self._batches):
+            return Ratio(exceeded_by(whole, share) if whole else 0.0, inf, weight)
+        each = [exceeded_by(batch, share) for batch in self._batches]
+        value = max(exceeded_by(whole, share), mean(each))
+        return Ratio(value, sqrt(_variance(each) / BATCHES) if value < inf else inf, weight)
 
 
 def exceeded_by(values: Sequence[float], share: float) -> float:
@@ -171,32 +219,6 @@ def exceeded_by(values: Sequence[float], share: float) -> float:
     return values[len(values) - 1 - int(share * len(values))]
 
 
-def sectioned(samples: Iterable[tuple[int, float]], share: float, start_us: int, end_us: int) -> Ratio:
-    """Return a percentile over ``(start_us, end_us]``, with a standard error by sectioning.
-
-    That of the whole stretch is estimated as is; its error is that of the mean of the percentiles of batches (Asmussen
-    and Glynn 2007, "Stochastic simulation", III.5). Percentiles of few values are biased, so the larger of both
-    estimates counts. A batch without values says nothing: the error is infinite then.
-
-    Args:
-        samples: moments, and values.
-        share: the share of the values that may exceed the percentile.
-        start_us: begin of the stretch.
-        end_us: its end.
-    """
-    batches: list[list[float]] = [[] for _ in range(BATCHES)]
-    span_us = max(end_us - start_us, 1)
-    for at_us, value in samples:
-        if start_us < at_us <= end_us:
-            batches[(at_us - start_us - 1) * BATCHES // span_us].append(value)
-    whole = sorted(value for batch in batches for value in batch)
-    if not all(batches):
-        return Ratio(exceeded_by(whole, share) if whole else 0.0, inf, float(len(whole)))
-    each = [exceeded_by(sorted(batch), share) for batch in batches]
-    value = max(exceeded_by(whole, share), mean(each))
-    return Ratio(value, sqrt(_variance(each) / BATCHES) if value < inf else inf, float(len(whole)))
-
-
 def lasting(estimate: Ratio, memory: float) -> Ratio:
     """Return an estimate for a load that lasts: with an error that counts what batches share.
 
@@ -206,7 +228,7 @@ def lasting(estimate: Ratio, memory: float) -> Ratio:
     and Stam 1986); once is taken, because a part of what makes requests late is forgotten at once.
 
     Args:
-        estimate: the estimate, of :func:`ratio` or :func:`sectioned`.
+        estimate: the estimate, of :func:`ratio` or of :class:`Batches`.
         memory: how long the load lasts, relative to the whole stretch.
     """
     return estimate._replace(error=estimate.error * sqrt(max(1.0, memory * BATCHES)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import number_text
 from blis_tui.engine.request import RequestState
 from blis_tui.model.latencies import LATENCIES, SAMPLED
-from blis_tui.results.stationary import Ratio, Sample, exceeded_by, lasting, ratio, sectioned
+from blis_tui.results.stationary import Batches, Ratio, Sample, exceeded_by, lasting, ratio
 from blis_tui.study.bounds import PERCENTS, is_good, range_of, scope_of
 
 if TYPE_CHECKING:
@@ -144,15 +144,15 @@ class Latencies(BoundSamples):
         known = self._known(start_us, now_us, self._bound_us)
         if self._percent is None:
             return lasting(ratio([Sample(at, us / 1000, 1.0) for at, us in known], start_us, now_us), memory)
-        share = _share_above(self._bound_us, known, start_us, now_us)
+        batches = Batches(known, start_us, now_us)
+        share = batches.share_above(self._bound_us)
         if not known or not self.limit:
             return lasting(share, memory)
         independent = sqrt(self.limit * (1 - self.limit) / share.weight)
         least = lasting(share._replace(error=max(share.error, independent)), memory).error
-        allowed = exceeded_by(sorted(us for _, us in known), self.limit)
-        near = _share_above(max(allowed, MARGIN * self._bound_us), known, start_us, now_us)
-        error = lasting(near, memory).error
-        percentile = self._percentile_of(known, start_us, now_us, memory)
+        allowed = exceeded_by(batches.values, self.limit)
+        error = lasting(batches.share_above(max(allowed, MARGIN * self._bound_us)), memory).error
+        percentile = self._percentile_of(batches, memory)
         if percentile.value < self._bound_us and share.value < self.limit:
             of_bound = (self.limit - share.value) / (self._bound_us - percentile.value)
             error = min(error, of_bound * percentile.error)
@@ -165,13 +165,13 @@ class Latencies(BoundSamples):
         if self._holds_at(MARGIN, start_us, now_us):
             return True
         known = self._known(start_us, now_us, self._bound_us)
-        percentile = self._percentile_of(known, start_us, now_us, memory)
+        percentile = self._percentile_of(Batches(known, start_us, now_us), memory)
         most_us = percentile.value + _SURE_OF_ROOM * percentile.error
         return percentile.value <= _LEAST_ROOM * self._bound_us and most_us <= self._bound_us
 
-    def _percentile_of(self, known: list[tuple[int, float]], start_us: int, now_us: int, memory: float) -> Ratio:
+    def _percentile_of(self, batches: Batches, memory: float) -> Ratio:
         """Return the bounded percentile, with a standard error for a load all of which lasts."""
-        return lasting(sectioned(known, self.limit, start_us, now_us), _ALL_LASTS * memory)
+        return lasting(batches.percentile(self.limit), _ALL_LASTS * memory)
 
     def is_far(self, start_us: int, now_us: int) -> bool:
         """See :meth:`BoundSamples.is_far`."""
@@ -180,7 +180,9 @@ class Latencies(BoundSamples):
     def _holds_at(self, factor: float, start_us: int, now_us: int) -> bool:
         """Return whether this share of the bound would hold in a stretch."""
         bound_us = factor * self._bound_us
-        return _share_above(bound_us, self._known(start_us, now_us, bound_us), start_us, now_us).value <= self.limit
+        known = self._known(start_us, now_us, bound_us)
+        above = len([1 for _, us in known if us > bound_us])
+        return not known or above / len(known) <= self.limit
 
     def _known(self, start_us: int, now_us: int, bound_us: float) -> list[tuple[int, float]]:
         """Return when latencies became known in a stretch, and the latencies.
@@ -347,10 +349,6 @@ def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
 
 def _unserved(row: RequestNumbers, group: Group) -> bool:  # noqa: ARG001  (the protocol's signature)
     return row.state != RequestState.COMPLETED
-
-
-def _share_above(bound_us: float, known: Sequence[tuple[int, float]], start_us: int, now_us: int) -> Ratio:
-    return ratio([Sample(at, float(us > bound_us), 1.0) for at, us in known], start_us, now_us)
 
 
 def _present(cluster: Cluster) -> Iterator[Request]:

@@ -194,7 +194,10 @@ def test_of_one_instance_it_gives_the_report_of_its_own_tier(seed: int, blocks: 
     for report in (own, shared):
         report["warnings"] = [warning for warning in report["warnings"] if warning["id"] != "unread-keys"]
     assert json.dumps(own) == json.dumps(shared)
-    assert own["kv_tiers"]["tiers"]["store"]["reloaded"]
+    found = own["kv_tiers"]
+    store = found["tiers"]["store"]
+    assert store["reloaded"]
+    assert store["hit_rate"] == found["hit_rate"]  # it is the only tier
 
 
 def test_going_back_restores_the_store() -> None:

@@ -87,6 +87,9 @@ def test_what_comes_back_within_a_millisecond_is_thrashing() -> None:
     found = tiers_report(cluster.instances, cluster.pools)
     assert found is not None
     assert found.thrashing == 2
+    tier, pool = found.tiers[CPU.name], cluster.instances[0].pool
+    assert tier.blocks == CPU.blocks
+    assert tier.hit_rate == found.reloaded / (pool.hits + pool.misses)
 
 
 def test_preempted_requests_find_their_own_blocks_below() -> None:

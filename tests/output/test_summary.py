@@ -70,7 +70,8 @@ def test_of_a_shared_tier_it_says_what_others_have_stored() -> None:
     store = report.kv_tiers.tiers["store"]
     assert 0 < store.from_others < store.reloaded
     text = " ".join(summary_text(report).split())
-    assert f"({store.reloaded:,} from store ({store.from_others:,} stored by others))" in text
+    share = f"hit rate {100 * store.hit_rate:.0f} %"
+    assert f"({store.reloaded:,} from store ({share}, {store.from_others:,} stored by others))" in text
     assert "stored by others" not in summary_text(blis_tui.run(blis_tui.load("kv-tiers")))
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from blis_tui.results.stationary import (
     BATCHES,
+    Batches,
     Flux,
     Ratio,
     Sample,
@@ -18,7 +19,6 @@ from blis_tui.results.stationary import (
     lasting,
     mser5,
     ratio,
-    sectioned,
     trend,
 )
 
@@ -215,7 +215,7 @@ def test_a_percentile_is_called_surely_within_its_bound_as_rarely_as_its_error_s
     if latencies differ by a factor of five, as the percentiles of batches are skewed then, 3 to 4 %.
     """
     truth = math.exp(1.6449 * spread)
-    found = [sectioned(latencies(seed, spread=spread, memory=memory), 0.05, 0, 1000) for seed in range(300)]
+    found = [Batches(latencies(seed, spread=spread, memory=memory), 0, 1000).percentile(0.05) for seed in range(300)]
     widened = [lasting(percentile, 3 * memory) for percentile in found]  # all of this load lasts
     below = fmean(percentile.value + 4.0 * percentile.error < truth for percentile in widened)
     assert below <= rarely
@@ -224,9 +224,18 @@ def test_a_percentile_is_called_surely_within_its_bound_as_rarely_as_its_error_s
 
 def test_a_percentile_is_not_known_where_a_batch_is_empty_or_has_no_end() -> None:
     samples = latencies(1, spread=0.5, memory=0.01)
-    assert sectioned(samples, 0.05, 0, 1000).weight == 1000
-    assert sectioned(samples[:890], 0.05, 0, 1000).error == math.inf
-    assert sectioned([], 0.05, 0, 1000) == Ratio(0.0, math.inf, 0.0)
+    assert Batches(samples, 0, 1000).percentile(0.05).weight == 1000
+    assert Batches(samples[:890], 0, 1000).percentile(0.05).error == math.inf
+    assert Batches([], 0, 1000).percentile(0.05) == Ratio(0.0, math.inf, 0.0)
     waiting = [*samples[:990], *((at, math.inf) for at, _ in samples[990:])]
-    assert sectioned(waiting, 0.05, 0, 1000)[:2] == (math.inf, math.inf)
-    assert sectioned(samples, 0.05, 100, 1000).weight == 900
+    assert Batches(waiting, 0, 1000).percentile(0.05)[:2] == (math.inf, math.inf)
+    assert Batches(samples, 100, 1000).percentile(0.05).weight == 900
+
+
+@given(
+    st.lists(st.tuples(st.integers(-10, 110), st.one_of(st.integers(0, 20).map(float), st.just(math.inf)))),
+    st.integers(0, 20),
+)
+def test_the_share_above_a_bound_is_the_ratio_of_its_samples(samples: list[tuple[int, float]], bound: int) -> None:
+    above = [Sample(at_us, float(value > bound), 1.0) for at_us, value in samples]
+    assert Batches(samples, 0, 100).share_above(bound) == ratio(above, 0, 100)

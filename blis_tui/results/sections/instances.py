@@ -92,6 +92,11 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
 class TierReport:
     """One tier of all instances together, in KV blocks; a shared one is there once."""
 
+    blocks: int
+    """KV blocks that it has room for."""
+    hit_rate: float
+    """KV blocks that were reloaded from it, as a share (0 to 1) of all that the GPU's cache had or newly took: its part
+    of ``kv_tiers.hit_rate``."""
     offloaded: int
     """KV blocks that arrived from the GPU, or from the tier above."""
     reloaded: int
@@ -150,6 +155,8 @@ def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersR
         **sums(every, ("thrashing", "transfer_us", "added_us")),
         tiers={
             name: TierReport(
+                blocks=whole_sum(list({tier.place: tier.total for tier in by_name[name]}.values())),
+                hit_rate=counts["loaded"] / taken if taken else 0.0,
                 offloaded=counts["stored"],
                 reloaded=counts["loaded"],
                 dropped=counts["dropped"],
