@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import blis_tui
+from blis_tui.base.units import share_text
 from blis_tui.output.section_text import summary_text
 
 
@@ -70,7 +71,7 @@ def test_of_a_shared_tier_it_says_what_others_have_stored() -> None:
     store = report.kv_tiers.tiers["store"]
     assert 0 < store.from_others < store.reloaded
     text = " ".join(summary_text(report).split())
-    share = f"hit rate {100 * store.hit_rate:.0f} %"
+    share = f"hit rate {share_text(store.hit_rate)}"
     assert f"({store.reloaded:,} from store ({share}, {store.from_others:,} stored by others))" in text
     assert "stored by others" not in summary_text(blis_tui.run(blis_tui.load("kv-tiers")))
 
