@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _MOST_INSTANCES: Final = 10_000
+_MOST_GPUS: Final = 1_000_000
 _LONGEST_US: Final = 10**12
 NAME: Final = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """Pattern of names that records and reports show."""
@@ -278,6 +279,13 @@ class Autoscaler:
     )
     bounds: Mapping[str, tuple[int, int]]
     """Pool -> minimum and maximum number of instances."""
+    max_gpus: int | None = key(
+        "Maximum number of GPUs that all pools hold together. Default: no limit but those of the pools.",
+        absent=None,
+        minimum=1,
+        maximum=_MOST_GPUS,
+        examples=[16],
+    )
     kv_utilization_threshold: float = key(
         "Share of an instance's KV cache that counts as supply.", default=0.8, minimum=SMALLEST, maximum=1
     )

@@ -311,14 +311,7 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
         message = f"no node pool has the instances' hardware, {gpu}"
         yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint=f"set `gpu: {gpu}`")
         return
-    stages = _whole(as_map(document.get("engine")).get("pipeline_parallel"), 1)
-    split = _whole(cluster.get("tensor_parallel"), 1) * stages
-    needs = {
-        name: _whole(pool.get("tensor_parallel"), split // stages)
-        * _whole(as_map(pool.get("engine")).get("pipeline_parallel"), stages)
-        for name, pool in _pools_by_name(cluster).items()
-    }
-    for name, need in (needs or {"default": split}).items():
+    for name, need in _gpus_needed(document, cluster).items():
         if need > max(sizes):
             message = (
                 f"an instance of pool `{name}` needs {need} accelerators on one node, the largest has {max(sizes)}"
@@ -326,6 +319,18 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
             yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise gpus_per_node")
         elif not any("hardware" in pool for pool in _pools_by_name(cluster).values()):
             yield from _check_room(document, fitting, need, _instances_of(cluster).get(name, 0))
+
+
+def _gpus_needed(document: Document, cluster: Mapping[str, Json]) -> dict[str, int]:
+    """Return the accelerators of an instance of each pool."""
+    stages = _whole(as_map(document.get("engine")).get("pipeline_parallel"), 1)
+    split = _whole(cluster.get("tensor_parallel"), 1) * stages
+    needs = {
+        name: _whole(pool.get("tensor_parallel"), split // stages)
+        * _whole(as_map(pool.get("engine")).get("pipeline_parallel"), stages)
+        for name, pool in _pools_by_name(cluster).items()
+    }
+    return needs or {"default": split}
 
 
 def _check_room(document: Document, nodes: Sequence[Mapping[str, Json]], need: int, count: int) -> Iterator[Diagnostic]:
@@ -356,9 +361,10 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
         hint = "what is removed would be added again at once"
         yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _LIFE, message, key=True, hint=hint)
     yield from _check_rule(document, as_map(scaler.get("rule")))
-    pools = _pools_by_name(cluster)
+    pools, needs, held = _pools_by_name(cluster), _gpus_needed(document, cluster), 0
     for at, (name, count) in enumerate(_instances_of(cluster).items()):
         pool = pools.get(name, {})
+        held += count * needs.get(name, needs.get("default", 1))
         low, high = (
             _whole(pool.get(key, scaler.get(key)), fill) for key, fill in (("min_instances", 1), ("max_instances", 1))
         )
@@ -368,6 +374,11 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
             yield about(
                 document, path, _LIFE, message, key=True, hint="start with a number from min_instances to max_instances"
             )
+    if held > _whole(scaler.get("max_gpus"), held):
+        message = f"the instances that start hold {plural(held, 'GPU')}, max_gpus is {scaler['max_gpus']}"
+        yield about(
+            document, ("cluster", "autoscaler", "max_gpus"), _LIFE, message, key=True, hint="raise it, or start fewer"
+        )
 
 
 def _check_own_bounds(document: Document) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.options.autoscaler import load_of
 from blis_tui.cluster.policies.dynamo import DynamoLoad
-from blis_tui.cluster.records import ScalingDecided
+from blis_tui.cluster.records import InstanceChanged, ScalingDecided
 from tests.cluster.test_models import LLAMA, QWEN, run
 
 if TYPE_CHECKING:
@@ -135,3 +135,57 @@ def test_a_checkpoint_knows_what_a_rule_has_seen(tmp_path: Path) -> None:
     second.run()
     assert first.digest() == second.digest()
     assert first.report().to_json() == second.report().to_json()
+
+
+def two_models(**autoscaler: object) -> dict[str, object]:
+    """Two models on one GPU and on two, the second of which has more to do at first."""
+    length = {"input_tokens": {"kind": "constant", "value": 800}, "output_tokens": {"kind": "constant", "value": 100}}
+    scaler = {"max_instances": 6, "interval_us": 200_000, "scale_down_stabilization_window_us": 500_000, **autoscaler}
+    return {
+        "expect": [],
+        "model": "llama-3.1-8b-instruct",
+        "engine": {"max_num_seqs": 16, "kv_blocks": 400, "max_model_len": 4000},
+        "cluster": {
+            "pools": [
+                {"name": "small", "instances": 1},
+                {"name": "large", "instances": 1, "model": "qwen3-14b", "tensor_parallel": 2},
+            ],
+            "autoscaler": scaler,
+        },
+        "workload": {
+            "requests": 300,
+            "rate_per_s": 40,
+            "clients": [
+                {"id": "a", "model": "llama-3.1-8b-instruct", "share": 0.4, **length},
+                {"id": "b", "model": "qwen3-14b", "share": 0.6, **length},
+            ],
+        },
+    }
+
+
+@pytest.mark.parametrize("rule", [None, "wva", "dynamo-load"])
+def test_all_pools_share_the_gpus_that_the_autoscaler_may_use(rule: str | None) -> None:
+    """Counted anew in the records of instances, those that are drained included."""
+    chosen = {} if rule is None else {"rule": rule}
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=two_models(max_gpus=8, **chosen)))
+    gpus_of = {"small": 1, "large": 2}
+    held = {"small": 1, "large": 2}
+    most = 0
+    looks: list[ScalingDecided] = []
+
+    def note(record: InstanceChanged) -> None:
+        nonlocal most
+        own = gpus_of[record.pool]
+        held[record.pool] += {"scheduling": own, "terminated": -own}.get(record.state, 0)
+        most = max(most, sum(held.values()))
+
+    simulation.subscribe(InstanceChanged, note)
+    simulation.subscribe(ScalingDecided, looks.append)
+    simulation.run()
+    assert most in (7, 8)  # the large ones get none, and the small ones one, of a single GPU that is left
+    assert any(look.reason.endswith("the other GPUs are in use (max_gpus)") for look in looks)
+    # Where one has to be second, it is the one with less to do for what it has.
+    for first, second in zip(looks[::2], looks[1::2], strict=True):
+        assert first.time_us == second.time_us
+        fullness = [look.demand_tokens / (look.supply_tokens + look.pending_tokens) for look in (first, second)]
+        assert fullness[0] >= fullness[1] or first.verdict == "scale-up", (first, second)

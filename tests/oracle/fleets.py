@@ -33,6 +33,7 @@ from blis_tui.model import (
 from blis_tui.model.engine import UNLIMITED
 
 from . import draws as st
+from .nodes import gpus_of
 from .other_rules import OTHERS
 from .strategies import (
     Asked,
@@ -372,6 +373,7 @@ def _nodes(draw: Draw) -> tuple[NodePool, ...]:
 
 
 def _autoscaler(draw: Draw, pools: tuple[Pool, ...]) -> Autoscaler:
+    held = sum(pool.instances * gpus_of(pool) for pool in pools)
     return Autoscaler(
         interval_us=_one_of(draw, 15, 40, 100),
         bounds={pool.name: (_one_of(draw, 0, 0, 1), pool.instances + _one_of(draw, 0, 1, 3)) for pool in pools},
@@ -382,6 +384,7 @@ def _autoscaler(draw: Draw, pools: tuple[Pool, ...]) -> Autoscaler:
         scale_up_window_us=_one_of(draw, 0, 0, 30, 60),
         scale_down_window_us=_one_of(draw, 0, 30, 60),
         scrape_delay=_delay(draw),
+        max_gpus=draw(st.sampled_from((None, None, held, held + 1, held + 2))),
     )
 
 

@@ -53,6 +53,19 @@ class Scaler:
     def bounds(self, pool: int) -> tuple[int, int]:
         return self.settings.bounds[self.specs[pool].name]
 
+    def room(self, pool: int) -> int:
+        """How many instances more it may have: by its own limit, and with the GPUs that nobody holds or will hold."""
+        own = self.bounds(pool)[1] - self.count(pool)
+        if self.settings.max_gpus is None:
+            return own
+        oracle, free = self.oracle, self.settings.max_gpus
+        for number, state in enumerate(oracle.states):
+            if state in (*UP, *COMING, "draining") or oracle.returns(number):
+                free -= gpus_of(self.specs[oracle.homes[number]])
+        for of, change, _ in self.orders:
+            free -= max(change, 0) * gpus_of(self.specs[of])
+        return min(own, free // gpus_of(self.specs[pool]))
+
     def one_supplies(self, pool: int) -> float:
         engine = self.specs[pool].engine
         return engine.kv_blocks * engine.block_size_tokens * self.settings.kv_utilization_threshold
@@ -123,17 +136,20 @@ class Scaler:
     def _judge(self, now: int, demand: int, missing: float, spare: float, figures: str) -> tuple[str, int, int, str]:
         for pool, spec in enumerate(self.specs):
             count, least = self.count(pool), self.bounds(pool)[0]
-            if count < least:
-                return "scale-up", pool, least - count, f"{count} of at least {least} in {spec.name}"
+            if count < least and self.room(pool) > 0:
+                more = min(least - count, self.room(pool))
+                return "scale-up", pool, more, f"{count} of at least {least} in {spec.name}"
         if missing > 0:
             self.spare_since = None
             reason = f"{ceil(missing):,} tokens missing ({figures})"
-            able = [pool for pool in self._cheapest_first() if self.count(pool) < self.bounds(pool)[1]]
+            able = [pool for pool in self._cheapest_first() if self.room(pool) > 0]
             if not able:
                 self.missing_since = None
-                return "hold", -1, 0, f"{reason}, but every pool is at its maximum"
+                below = any(self.count(pool) < self.bounds(pool)[1] for pool in range(len(self.specs)))
+                why = "the other GPUs are in use (max_gpus)" if below else "every pool is at its maximum"
+                return "hold", -1, 0, f"{reason}, but {why}"
             pool = able[0]
-            count = min(self.bounds(pool)[1] - self.count(pool), ceil(missing / self.one_supplies(pool)))
+            count = min(self.room(pool), ceil(missing / self.one_supplies(pool)))
             if self.missing_since is None:
                 self.missing_since = now
             if now - self.missing_since < self.settings.scale_up_window_us:

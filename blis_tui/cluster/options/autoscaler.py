@@ -8,12 +8,15 @@
 All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
 Each model is scaled separately, and under disaggregation each role: only pools of the same model and role can replace
 each other. A rule, such as that of Kubernetes' HorizontalPodAutoscaler, may say instead how many there should be.
+
+Of the GPUs that all pools may hold together (``max_gpus``), those whose demand is largest for their supply get theirs
+first.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from operator import index
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +28,7 @@ from blis_tui.cluster.options.placement import draw
 from blis_tui.cluster.policy import SCALING, InstanceLoad, ScaledGroup
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
-from blis_tui.cluster.stages import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
+from blis_tui.cluster.stages import CANDIDATES, DRAINING, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
@@ -35,13 +38,17 @@ if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.policy import ScalingRule
     from blis_tui.cluster.routed_request import RoutedRequest
-    from blis_tui.cluster.stages import Lives
+    from blis_tui.cluster.stages import InstanceLife, Lives
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Autoscaler, Pool
     from blis_tui.model.plug_ins import Registry
 
+_NO_ROOM: Final = "every pool is at its maximum"
+_NO_GPU: Final = "the other GPUs are in use (max_gpus)"
 ENOUGH: Final = "enough and not too much"
 """Reason to change nothing: no supply is missing, and not too much of it is spare."""
+_HOLDING: Final = CANDIDATES | STARTING | {DRAINING}
+"""States in which an instance holds its GPUs, or waits for them."""
 _NEVER: Final = -1
 _ANSWER_LENGTH: Final = 2
 """Length of a rule's answer."""
@@ -164,7 +171,7 @@ class AutoscalerControl(NoAutoscaler):
         )
 
     def _evaluate(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        for group, (role, model) in enumerate(self._groups):
+        for group, (role, model) in self._in_turn():
             self._decide(group, role, model, now)
         self._note_progress(now)
         # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
@@ -172,6 +179,19 @@ class AutoscalerControl(NoAutoscaler):
         if waiting or any(not entry[3].stale for entry in self._pipeline.queue.entries()):
             self._schedule_evaluation(now + self._settings.interval_us)
         return True
+
+    def _in_turn(self) -> list[tuple[int, tuple[str, str]]]:
+        """Return the roles and models in the order of decisions: where GPUs are limited, the fullest first."""
+        groups = list(enumerate(self._groups))
+        if self._settings.max_gpus is None or len(groups) == 1:
+            return groups
+
+        def fullness(group: tuple[int, tuple[str, str]]) -> float:
+            balance = self._measure_balance(self._groups[group[1]], group[1][1])
+            supply = balance.supply + balance.pending
+            return balance.demand / supply if supply else inf if balance.demand else 0.0
+
+        return sorted(groups, key=fullness, reverse=True)  # stable: equal ones in the order of their pools
 
     def _note_progress(self, now: int) -> None:
         """Give up after a while without progress, as instances that fail and return could go on like that for ever."""
@@ -298,9 +318,9 @@ class AutoscalerControl(NoAutoscaler):
             return refill
         if wanted > group.instances:
             for pool in self._by_cost(counts):
-                if (room := self._bounds(pool)[1] - counts[pool]) > 0:
+                if (room := self._room(pool, counts[pool])) > 0:
                     return "scale-up", pool, min(room, wanted - group.instances), reason
-            return "hold", None, 0, f"{reason}, but every pool is at its maximum"
+            return "hold", None, 0, f"{reason}, but {self._why_no_room(counts)}"
         if wanted < group.instances:
             for pool in reversed(self._by_cost(counts)):
                 if (spare := counts[pool] - self._bounds(pool)[0]) > 0:
@@ -332,8 +352,9 @@ class AutoscalerControl(NoAutoscaler):
         """Return the decision to bring a pool to its minimum; None = all have it."""
         for pool, count in counts.items():
             least = self._bounds(pool)[0]
-            if count < least:
-                return "scale-up", pool, least - count, f"{count} of at least {least} in {self._pools[pool].name}"
+            if count < least and (room := self._room(pool, count)) > 0:
+                reason = f"{count} of at least {least} in {self._pools[pool].name}"
+                return "scale-up", pool, min(room, least - count), reason
         return None
 
     def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
@@ -365,12 +386,12 @@ class AutoscalerControl(NoAutoscaler):
         self, group: int, balance: _Balance, counts: Mapping[int, int], now: int, reason: str
     ) -> tuple[str, int | None, int, str]:
         for pool in self._by_cost(counts):
-            room = self._bounds(pool)[1] - counts[pool]
+            room = self._room(pool, counts[pool])
             if room > 0:
                 break
         else:
             self._up_since_us[group] = _NEVER
-            return "hold", None, 0, f"{reason}, but every pool is at its maximum"
+            return "hold", None, 0, f"{reason}, but {self._why_no_room(counts)}"
         count = min(room, ceil(balance.required / self._capacity(pool)))
         if self._up_since_us[group] == _NEVER:
             self._up_since_us[group] = now
@@ -409,12 +430,33 @@ class AutoscalerControl(NoAutoscaler):
     def _bounds(self, pool: int) -> tuple[int, int]:
         return self._settings.bounds[self._pools[pool].name]
 
+    def _room(self, pool: int, count: int) -> int:
+        """Return how many instances a pool of ``count`` may get: up to its maximum, and with the GPUs that are left."""
+        room = self._bounds(pool)[1] - count
+        if self._settings.max_gpus is None:
+            return room
+        return min(room, (self._settings.max_gpus - self._gpus()) // accelerators(self._pools[pool]))
+
+    def _gpus(self) -> int:
+        """Number of GPUs that instances hold, or will: those that are drained still do."""
+        there = [life.pool for life in self._lifecycle.lives if life.state in _HOLDING or self._comes_back(life)]
+        ordered = [pool for pool, count in enumerate(self._ordered) for _ in range(count)]
+        return whole_sum([accelerators(self._pools[pool]) for pool in (*there, *ordered)])
+
+    def _why_no_room(self, counts: Mapping[int, int]) -> str:
+        """Return why pools of these numbers of instances get no more."""
+        return _NO_ROOM if all(count >= self._bounds(pool)[1] for pool, count in counts.items()) else _NO_GPU
+
+    @staticmethod
+    def _comes_back(life: InstanceLife) -> bool:
+        return life.state == FAILED and life.returns
+
     def _count(self, pool: int) -> int:
         """Number of instances of a pool that are up, starting, ordered, or under repair."""
         count = self._ordered[pool]
         for life in self._lifecycle.lives:
             if life.pool == pool:
-                count += life.state in CANDIDATES or life.state in STARTING or (life.state == FAILED and life.returns)
+                count += life.state in CANDIDATES or life.state in STARTING or self._comes_back(life)
         return count
 
     # ---- actions ----

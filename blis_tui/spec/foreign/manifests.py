@@ -17,6 +17,7 @@ from blis_tui.base.errors import InputError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Document, Json, as_list, as_map
 from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
 from blis_tui.spec.foreign.kubernetes import (
     KUSTOMIZATIONS,
@@ -303,6 +304,10 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
             gpus.append(_gpus(component, main))
     for name, words in planners.items():
         if keys := planner_keys(words, done.maps, gpus, done.given, done.mark(name)):
+            held = whole_sum([part.copies * own for part, own in zip(done.parts, gpus, strict=True)])
+            if held > number(keys["max_gpus"]):
+                del keys["max_gpus"]
+                done.note(Fate.NOT_CARRIED, name, f"its budget: the instances that start hold {plural(held, 'GPU')}")
             done.parts = [part._replace(scaler=keys) for part in done.parts]
             lengths = [word for part in done.parts for word in part.start.words if word.text.startswith(_LENGTHS)]
             if len(gpus) > 1 and not lengths:

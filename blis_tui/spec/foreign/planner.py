@@ -61,12 +61,14 @@ def planner_keys(
         text = f"`cluster.autoscaler.rule`: `dynamo-load`, for `{target}`, {fewest} to {most} instances"
         given.note(Fate.TAKEN, path, text)
         if len(gpus) > 1:
-            given.note(Fate.APPROXIMATED, path, f"{budget} GPUs are for all roles together: each has the limit for one")
+            text = f"`max_gpus`: the fuller role is given GPUs first where {budget} are too few, no share of them"
+            given.note(Fate.APPROXIMATED, path, text)
         interval = config.get("load_adjustment_interval", config.get("load_adjustment_interval_seconds"))
         return {
             "interval_us": number(interval, _INTERVAL_S) * _SECOND_US,
             "min_instances": fewest,
             "max_instances": most,
+            "max_gpus": budget,
             "rule": {"kind": "dynamo-load", "optimization_target": target},
         }
     return {}

@@ -624,7 +624,7 @@ def test_dynamo(tmp_path: Path) -> None:
         (
             "{optimization_target: latency, load_adjustment_interval: 9, max_gpu_budget: 12}",
             "latency",
-            "12 GPUs are for",
+            "the fuller role is given GPUs first where 12 are too few",
         ),
         ("{optimization_target: sla}", None, "`cluster.autoscaler.rule: dynamo-throughput` scales by that"),
         ("{ttft: 200, itl: 20}", None, "its target `sla` goes by a model of its engines"),
@@ -649,7 +649,20 @@ def test_dynamo_s_planner(config: str, rule: str | None, said: str, inline: bool
     else:
         assert scaler["rule"] == {"kind": "dynamo-load", "optimization_target": rule}
         assert "are compared with `engine.max_model_len`, which nothing says" in notes
-        assert (scaler["interval_us"], scaler["max_instances"]) == (5_000_000 if rule[0] == "t" else 9_000_000, 10)
+        interval_us = 5_000_000 if rule[0] == "t" else 9_000_000
+        assert (scaler["interval_us"], scaler["max_instances"], scaler["max_gpus"]) == (interval_us, 10, 12)
+    blis_tui.load(found)
+
+
+def test_a_budget_that_is_exceeded_from_the_start_is_not_taken(tmp_path: Path) -> None:
+    config = json.dumps({"max_gpu_budget": 7})
+    main = f"{{name: main, args: [--config, {json.dumps(config)}]}}"
+    planner = f"{{name: Planner, type: planner, podTemplate: {{spec: {{containers: [{main}]}}}}}}"
+    text = DYNAMO.replace("{name: Planner, type: planner}", planner)
+    text = text.replace("- name: decode", "- name: decode\n    replicas: 3\n    resources: {limits: {gpu: '2'}}")
+    found, notes = made(tmp_path, import_kubernetes, text)
+    assert "max_gpus" not in found["cluster"]["autoscaler"]
+    assert "Planner: not carried: its budget: the instances that start hold 8 GPUs" in notes
     blis_tui.load(found)
 
 
