@@ -285,6 +285,26 @@ def test_bounds_must_hold_in_the_three_last_quarters_too(z_longer: float, verdic
     assert run._at_cap(replace(look, z_longer=z_longer + 1.0), 0)[0] == (verdict or "not known")
 
 
+@pytest.mark.parametrize(
+    ("z", "extensions", "verdict"),
+    [
+        (2.1, 0, "fails"),
+        (1.9, 0, "not known"),
+        (-1.9, 0, "not known"),
+        (-2.1, 0, "holds"),
+        (2.1, 1, "fails"),
+        (1.9, 1, "not known"),
+        (-0.9, 1, "not known"),
+        (-1.1, 1, "holds"),
+    ],
+)
+def test_at_its_end_a_run_is_sure_by_two_errors_and_an_extended_one_that_it_holds_by_one(
+    z: float, extensions: int, verdict: str
+) -> None:
+    run, look = looked_at()
+    assert run._at_cap(replace(look, z=z, z_longer=z), extensions)[0] == verdict
+
+
 @pytest.mark.parametrize(("load", "dispersion", "fewest"), [(0.5, 2.0, 100), (0.9, 2.0, 648), (1.2, 6.0, 7776)])
 def test_near_the_knee_more_requests_are_needed(load: float, dispersion: float, fewest: int) -> None:
     """At least those of a percentile; with a dispersion of 2, the load of 648 is known to 0.056."""
