@@ -566,5 +566,5 @@ class SessionContinued(Record):
     """The one of them that was answered last or, with ``pacing: clock``, sent last."""
     waited_us: int
     """Time since then."""
-    said_tokens: int
+    history_tokens: int
     """Tokens of its prompt that appeared before in the session, or are common to all prompts of its client."""

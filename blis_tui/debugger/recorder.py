@@ -167,7 +167,7 @@ class Recorder:
 
     def _next_call(self, record: SessionContinued, number: int) -> None:
         last = self._tape.number(record.last)
-        called = (record.call, -1 if last is None else last, record.waited_us, record.said_tokens)
+        called = (record.call, -1 if last is None else last, record.waited_us, record.history_tokens)
         self._tape.sessions.send(record.session_id, SentCall(record.event, number, *called))
 
     def _note_client(self, record: SentByClient) -> None:

@@ -22,7 +22,7 @@ class SentCall(NamedTuple):
     """The last of the requests that it waited for; -1 = none."""
     waited_us: int
     """Time between that request and this one, in microseconds."""
-    said_tokens: int
+    history_tokens: int
     """Prompt tokens that earlier calls of the session already contained."""
 
 

@@ -79,7 +79,8 @@ def test_a_trace_is_sent_as_it_is_and_every_answer_recorded(tmp_path: Path) -> N
     assert [(row.input_tokens, row.tokens) for row in recording.requests] == [(10 + n, 3 + n % 3) for n in range(8)]
     assert [row.due_us for row in recording.requests] == [5_000 * n for n in range(8)]
     assert all(
-        row.told_ids and row.sent_us >= row.due_us and row.chunks[0][0] >= row.sent_us for row in recording.requests
+        row.has_token_ids and row.sent_us >= row.due_us and row.chunks[0][0] >= row.sent_us
+        for row in recording.requests
     )
     assert recording.scrapes[0].values["vllm:kv_cache_usage_perc"] == 0.25
     # The request that warmed the server up is none of the recording's.

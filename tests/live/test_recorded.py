@@ -515,7 +515,7 @@ def _rows(count: int) -> list[Observed]:
                 prompt_tokens=(None, 30 + number, 31 + number)[number % 3],
                 completion_tokens=(None, token_sum, token_sum, token_sum + 1)[number % 4],
                 cached_tokens=(None, 0, 16)[number % 3],
-                told_ids=number % 3 != 1,
+                has_token_ids=number % 3 != 1,
                 whole=number % 11 == 10,
                 merged=number % 2,
                 status=(200, 0, 503)[number % 3],

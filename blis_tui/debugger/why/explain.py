@@ -364,9 +364,8 @@ def session_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     others = f", the last of {plural(len(record.after), 'call')} that it waited for" if len(record.after) > 1 else ""
     sent = f"It is call {record.call + 1} of {record.session_id}, sent {span_text(record.waited_us)} after "
     pieces: list[str | Subject] = [sent, request_ref(record.last), f"{others}."]
-    sentence = (
-        f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt are the conversation so far."
-    )
+    whole = plural(life.input_tokens, "token")
+    sentence = f"{record.history_tokens:,} of the {whole} of its prompt are the conversation so far."
     return [Part("Session", (say(*pieces), say(sentence)))]
 
 

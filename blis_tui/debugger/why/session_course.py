@@ -172,9 +172,9 @@ class SessionCourse:
     @property
     def history(self) -> tuple[int, int]:
         """For the scheduled calls: prompt tokens from earlier calls, and how many of those were cached."""
-        known = [call for call in self.calls if call.cached_tokens >= 0 and call.sent.said_tokens]
-        histories = [call.sent.said_tokens for call in known]
-        return sum(histories), sum(min(call.cached_tokens, call.sent.said_tokens) for call in known)
+        known = [call for call in self.calls if call.cached_tokens >= 0 and call.sent.history_tokens]
+        histories = [call.sent.history_tokens for call in known]
+        return sum(histories), sum(min(call.cached_tokens, call.sent.history_tokens) for call in known)
 
 
 def read_session(

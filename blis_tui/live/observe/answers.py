@@ -38,7 +38,7 @@ class Answer:
     Attributes:
         chunks: for each chunk with tokens, its arrival in nanoseconds of ``monotonic_ns``, and its number of tokens.
         tokens: token ids, if the server reports them.
-        told_ids: whether it does so for every chunk.
+        has_token_ids: whether it does so for every chunk.
         text: the answer as text.
         usage: the server's counts.
         finish_reason: the server's reason for the end; empty = not reported.
@@ -49,7 +49,7 @@ class Answer:
 
     chunks: list[tuple[int, int]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
-    told_ids: bool = False
+    has_token_ids: bool = False
     text: str = ""
     usage: Usage = Usage()
     finish_reason: str = ""
@@ -88,7 +88,7 @@ def read_whole(body: bytes, stamp_ns: int) -> Answer:
     reader = _Reader(answer)
     tokens = reader.take(body)
     reported_tokens = answer.usage.completion_tokens
-    if not answer.told_ids and reported_tokens is not None:
+    if not answer.has_token_ids and reported_tokens is not None:
         tokens = reported_tokens
     if tokens:
         answer.chunks.append((stamp_ns, tokens))
@@ -224,12 +224,12 @@ class _Reader:
             answer.tokens += ids
             self._chunks += bool(ids)
             self._with_ids += bool(ids)
-            answer.told_ids = self._with_ids == self._chunks
+            answer.has_token_ids = self._with_ids == self._chunks
             return len(ids)
         if self._counted > counted_before:  # the server reports the number so far
             return max(self._counted - self._seen, 0)
         self._chunks += bool(text)
-        answer.told_ids = False
+        answer.has_token_ids = False
         return 1 if text else 0
 
     def _take_usage(self, usage: object) -> None:

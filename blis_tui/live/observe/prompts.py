@@ -136,7 +136,7 @@ class Prompts:
     def record_answer(self, request: Request, answer: Answer) -> None:
         """Remember an answer with which other prompts may begin."""
         if len(request.content) > len(request.segments):
-            self._answers[request.content[-1][0]] = (answer.tokens if answer.told_ids else [], answer.text)
+            self._answers[request.content[-1][0]] = (answer.tokens if answer.has_token_ids else [], answer.text)
 
     # ---- token ids ----
 

@@ -87,7 +87,7 @@ class Observed:
     """The server's count of output tokens; None = not reported."""
     cached_tokens: int | None = None
     """The server's count of prompt tokens found in its prefix cache; None = not reported."""
-    told_ids: bool = False
+    has_token_ids: bool = False
     """Whether the tokens of each chunk are known by id; otherwise they are counted from texts."""
     whole: bool = False
     """Whether its answer was requested in one piece, so that the time of the first token is unknown."""
@@ -127,14 +127,14 @@ class Observed:
     def tokens(self) -> int:
         """Number of tokens received."""
         total = whole_sum([count for _, count in self.chunks])
-        if not self.told_ids and self.completion_tokens is not None and self.outcome == COMPLETED:
+        if not self.has_token_ids and self.completion_tokens is not None and self.outcome == COMPLETED:
             return self.completion_tokens
         return total
 
     @property
     def guessed(self) -> bool:
         """Whether its tokens are only estimated by the number of chunks."""
-        return not self.told_ids and self.completion_tokens is None
+        return not self.has_token_ids and self.completion_tokens is None
 
     @property
     def ttft_us(self) -> int | None:
@@ -156,7 +156,7 @@ class Observed:
         """Whether the server's count differs from the tokens that it sent."""
         reported_tokens = self.completion_tokens
         return (
-            self.told_ids
+            self.has_token_ids
             and self.outcome == COMPLETED
             and reported_tokens is not None
             and reported_tokens != self.tokens
@@ -604,7 +604,7 @@ def request_line(row: Observed) -> str:
     document |= {name: getattr(row, name) for name in _INTEGERS}
     document["chunks"] = [list(chunk) for chunk in row.chunks]
     document |= {name: value for name in _COUNTS if (value := getattr(row, name)) is not None}
-    document["told_ids"] = row.told_ids
+    document["has_token_ids"] = row.has_token_ids
     if row.whole:
         document["whole"] = True
     document |= {name: value for name in (*_TEXTS, *_NUMBERS) if (value := getattr(row, name))}
@@ -638,7 +638,7 @@ def read_request(line: str) -> Observed:
         prompt_tokens=_optional(document, "prompt_tokens"),
         completion_tokens=_optional(document, "completion_tokens"),
         cached_tokens=_optional(document, "cached_tokens"),
-        told_ids=document.get("told_ids") is True,
+        has_token_ids=document.get("has_token_ids") is True,
         whole=document.get("whole") is True,
         merged=_optional(document, "merged") or 0,
         status=_optional(document, "status") or 0,

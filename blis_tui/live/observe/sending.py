@@ -237,7 +237,7 @@ class Load:
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             cached_tokens=usage.cached_tokens,
-            told_ids=answer.told_ids,
+            has_token_ids=answer.has_token_ids,
             whole=not self._prompts.asking.stream,
             merged=answer.merged,
             status=reply.status,

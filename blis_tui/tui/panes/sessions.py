@@ -199,12 +199,12 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
         return part(count_text(call.input_tokens), "", call)
 
     def history(call: CallCourse, _: int) -> Part:
-        return part(count_text(call.sent.said_tokens) if call.sent.said_tokens else "-", "", call)
+        return part(count_text(call.sent.history_tokens) if call.sent.history_tokens else "-", "", call)
 
     def cached(call: CallCourse, _: int) -> Part:
         known = call.cached_tokens >= 0
         return part(
-            cached_text(call.sent.said_tokens, min(call.cached_tokens, call.sent.said_tokens)) if known else "",
+            cached_text(call.sent.history_tokens, min(call.cached_tokens, call.sent.history_tokens)) if known else "",
             "",
             call,
         )

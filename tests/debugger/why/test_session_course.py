@@ -123,7 +123,7 @@ def told(event: int) -> dict[str, Mapping[str, object]]:
             tokens[name], arrived[name] = record.input_tokens, record.time_us  # type: ignore[attr-defined]
         elif record.kind in ("session-begun", "session-continued"):
             of[name] = record.session_id  # type: ignore[attr-defined]
-            said[name] = getattr(record, "said_tokens", 0)
+            said[name] = getattr(record, "history_tokens", 0)
             length.setdefault(of[name], getattr(record, "calls", 0))
             calls[of[name]].append(name)
         elif record.kind == "scheduled":

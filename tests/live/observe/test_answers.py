@@ -26,7 +26,7 @@ def test_every_chunk_has_its_time_and_its_tokens() -> None:
     answer = read_stream([(10, event(1)), (20, event(2, 3)), (30, event(4, finish="length")), (40, last)])
     assert answer.chunks == [(10, 1), (20, 2), (30, 1)]
     assert answer.tokens == [1, 2, 3, 4]
-    assert answer.told_ids
+    assert answer.has_token_ids
     assert answer.usage == Usage(5, 4, 3)
     assert (answer.finish_reason, answer.text, answer.ended) == ("length", "xxx", False)
 
@@ -53,7 +53,7 @@ def test_without_ids_chunks_with_text_are_tokens_and_the_server_tells_the_sum() 
     usage = {"prompt_tokens": 1, "completion_tokens": 7}
     answer = read_stream([(1, plain("")), (2, plain("a")), (3, plain("b")), (4, plain("c", usage=usage))])
     assert answer.chunks == [(2, 1), (3, 1), (4, 5)]
-    assert not answer.told_ids
+    assert not answer.has_token_ids
 
 
 def test_usage_that_grows_with_every_chunk_tells_their_tokens() -> None:

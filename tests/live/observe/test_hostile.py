@@ -67,7 +67,7 @@ def test_counts_that_no_answer_can_have_are_not_believed(count: str) -> None:
 @pytest.mark.parametrize("token", ["-1", "2147483648", HUGE, "1.0", "NaN", "null"], ids=range(6))
 def test_token_ids_that_no_model_has_are_not_believed(token: str) -> None:
     answer = read_stream([(1, event(f'{{"choices": [{{"text": "a", "token_ids": [5, {token}]}}]}}'))])
-    assert (answer.chunks, answer.tokens, answer.told_ids) == ([(1, 1)], [], False)
+    assert (answer.chunks, answer.tokens, answer.has_token_ids) == ([(1, 1)], [], False)
 
 
 def test_half_characters_become_harmless_where_they_enter() -> None:

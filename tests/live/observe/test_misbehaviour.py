@@ -193,7 +193,7 @@ async def test_every_request_has_a_row_that_says_what_became_of_it(
     good = [row for row in rows if row.outcome == "completed"]
     bad = [row for row in rows if row.outcome == outcome]
     assert len(good) == len(bad) == 3
-    assert all(row.tokens == TOKENS and row.told_ids and row.prompt_tokens == 8 and not row.error for row in good)
+    assert all(row.tokens == TOKENS and row.has_token_ids and row.prompt_tokens == 8 and not row.error for row in good)
     for row in bad:
         assert says in row.error
         assert row.e2e_us is None

@@ -76,7 +76,7 @@ def test_conversations_say_the_answers_of_the_server_again() -> None:
     prompts = Prompts(ASKING)
     first = request(0, 30, ("c-0/0", 30), content=(("c-0/0", 30), ("c-0/0/answer", 5)))
     first_prompt = prompt(prompts, first)
-    prompts.record_answer(first, Answer(tokens=[1, 2, 3, 4, 5], told_ids=True))
+    prompts.record_answer(first, Answer(tokens=[1, 2, 3, 4, 5], has_token_ids=True))
     second = request(1, 45, ("c-0/0", 30), ("c-0/0/answer", 5), ("c-0/1", 10))
     assert prompt(prompts, second)[:35] == [*first_prompt, 1, 2, 3, 4, 5]
     # Where reasoning is left out, the end of the answer is what is said.

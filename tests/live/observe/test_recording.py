@@ -69,7 +69,7 @@ def rows(draw: st.DrawFn) -> Observed:
         prompt_tokens=draw(st.none() | _COUNT),
         completion_tokens=draw(st.none() | _COUNT),
         cached_tokens=draw(st.none() | _COUNT),
-        told_ids=draw(st.booleans()),
+        has_token_ids=draw(st.booleans()),
         whole=draw(st.booleans()),
         merged=draw(_COUNT),
         status=draw(st.sampled_from([0, 200, 503])),
@@ -141,7 +141,7 @@ ROW = Observed(
     chunks=((21_200, 1), (31_200, 2), (51_200, 1)),
     prompt_tokens=101,
     completion_tokens=4,
-    told_ids=True,
+    has_token_ids=True,
     status=200,
 )
 STEP = Step(
@@ -302,12 +302,12 @@ def test_what_was_asked_for_and_did_not_come_is_told(
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize(("told_ids", "counted"), [(True, 9), (True, None), (False, 9), (False, None)])
+@pytest.mark.parametrize(("has_token_ids", "counted"), [(True, 9), (True, None), (False, 9), (False, None)])
 def test_what_the_server_counts_stands_for_whole_answers_without_ids_alone(
-    outcome: str, told_ids: bool, counted: int | None
+    outcome: str, has_token_ids: bool, counted: int | None
 ) -> None:
     """Of an answer that broke off, what came is what there is."""
     came = ((1000, 2), (2000, 3))
-    row = replace(ROW, outcome=outcome, told_ids=told_ids, completion_tokens=counted, chunks=came)
-    believed = counted is not None and not told_ids and outcome == "completed"
+    row = replace(ROW, outcome=outcome, has_token_ids=has_token_ids, completion_tokens=counted, chunks=came)
+    believed = counted is not None and not has_token_ids and outcome == "completed"
     assert row.tokens == (counted if believed else 5)

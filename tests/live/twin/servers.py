@@ -121,7 +121,7 @@ def _observed(row: object, front_us: int) -> Observed:
         prompt_tokens=values["input_tokens"],
         completion_tokens=tokens,
         cached_tokens=values["cached_tokens"],
-        told_ids=True,
+        has_token_ids=True,
         status=200,
     )
 

@@ -174,7 +174,7 @@ def _damaged(draw: random.Random, content: bytes) -> bytes:
         cells[draw.randrange(len(cells))] = draw.choice(_VALUES).encode()
         return b"\n".join([*lines[:at], b",".join(cells), *lines[at + 1 :]])
     document = json.loads(lines[at])
-    keys = [*document, "deadline_us", "model", "segments", "session_id", "told_ids", "whole"]
+    keys = [*document, "deadline_us", "model", "segments", "session_id", "has_token_ids", "whole"]
     changed = with_key(json.dumps(document), draw.choice(keys), draw.choice(_VALUES)).encode()
     return b"\n".join([*lines[:at], changed, *lines[at + 1 :]])
 

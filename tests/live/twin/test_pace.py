@@ -44,7 +44,7 @@ def row(sent_us: int, last_us: int) -> Observed:
         input_tokens=1,
         output_tokens=1,
         chunks=((last_us, 1),),
-        told_ids=True,
+        has_token_ids=True,
     )
 
 
