@@ -124,6 +124,8 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
     print_text(f"{policy.point} {policy.name}: {policy.verdict}")
     if policy.found and all(earlier.found != policy.found for earlier in so_far[:-1]):
         tell(f"FAIL  {policy.found}")
+    if policy.note and all(earlier.note != policy.note for earlier in so_far[:-1]):
+        tell(f"note  {policy.note}")
 
 
 def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
@@ -247,6 +249,7 @@ def check_policies(
         find_broken_invariant,
         find_nondeterminism,
     )
+    from blis_tui.spec.foresight import foresight  # noqa: PLC0415  (as above)
 
     for offered, experiment in _experiments(known, source, overrides, seed):
         problem, verdict = "", OK
@@ -265,7 +268,8 @@ def check_policies(
             except PolicyError as error:
                 problem, verdict = str(error), UNUSABLE
         for plugin in offered:
-            yield Checked(point=plugin.path, name=plugin.name, verdict=verdict, found=problem)
+            note = foresight(plugin)
+            yield Checked(point=plugin.path, name=plugin.name, verdict=verdict, found=problem, note=note)
 
 
 def _experiments(
@@ -349,6 +353,8 @@ class Checked:
     verdict: str
     found: str = ""
     """The problem, with the first event that differs or the line that raised; empty = none."""
+    note: str = ""
+    """What a reader of its results should know though it is no problem; empty = nothing."""
 
     @property
     def code(self) -> ExitCode:

@@ -220,7 +220,7 @@ class Request:
         named: whether the workload gave it that name; without one it is ``request_N``, N being its index.
         input_tokens: length of the whole prompt, shared segments included.
         output_tokens: tokens that its model would generate. Only the engine may read this (INV-9); an order or a rule
-            of your own that does is an oracle, such as a baseline may be, and no check tells.
+            of your own that does is an oracle, such as a baseline may be, and ``blis-tui check`` notes it.
         declared_tokens: the output budget that its client declared; -1 = undeclared, 0 = no answer wanted.
         max_output_tokens: its output budget: the declared one, possibly cut by an instance; if undeclared, 0 until an
             instance derives it from its limits. The control plane and reservations use it.

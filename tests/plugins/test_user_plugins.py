@@ -561,9 +561,14 @@ def test_a_package_is_checked_by_any_of_its_names(name: str, site: Path) -> None
     assert "shortest-prefill" in done.output
 
 
-def test_an_order_with_a_setting_is_checked_and_serves_the_least_work_first() -> None:
+def test_an_order_with_a_setting_is_checked_and_serves_the_least_work_first(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["check", str(HERE / "least_work.py")])
     assert (done.exit_code, done.output) == (0, "policy.scheduling least-work: ok\n")
+    oracle = written(tmp_path, (HERE / "least_work.py").read_text(encoding="utf-8").replace("request.max_", "request."))
+    done = CliRunner().invoke(cli, ["check", oracle, "--format", "json"])
+    (policy,) = json.loads(done.output)["policies"]
+    assert policy["verdict"] == "ok"
+    assert policy["note"].startswith("own.py:30 reads `output_tokens`, which no server knows")
     wish = {"policy.scheduling": {"kind": "least-work", "output_token_worth": 3}, "engine.max_num_seqs": 1}
     rows = blis_tui.run("fcfs", set={**wish, "workload.requests": 60}, plugins=[str(HERE / "least_work.py")]).rows
     work = {row.request_id: row.input_tokens + 3 * row.max_output_tokens for row in rows}
