@@ -485,7 +485,11 @@ class PlotLine(NamedTuple):
         """Return the index of the highest rate up to which every point meets all bounds without overload, or None."""
         good = 0
         for member in self.members:
-            if member.ok is False or member.status != "done" or any("overload" in row.warnings for row in member.rows):
+            if (
+                member.ok is False
+                or member.status != "done"
+                or any(name in row.warnings for row in member.rows for name in ("overload", "unsettled"))
+            ):
                 break
             good += 1
         return good - 1 if good else None

@@ -23,7 +23,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.study_rows import numbers, point_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.results.expected_error import Band, Expectation
@@ -94,7 +94,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     best_of_loads = []
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
-        able = [member for member in members if member.ok is not False and member.status == "done"]
+        able = [member for member in members if member.ok is not False and not member.grows and member.status == "done"]
         places = {summary.point.number: [_placed(summary, wish) for wish in by] for summary in able}
         able.sort(key=lambda summary: (places[summary.point.number], summary.point.number))
         best = able[0] if able else None
@@ -145,6 +145,19 @@ class PointSummary:
         return next((row.why for row in self.rows if row.why), "")
 
     @property
+    def grows(self) -> bool:
+        """Whether its bounds only held as long as it ran: at the end of a run, ever more was in the system."""
+        return self.ok is True and self._warns(_GROWS)
+
+    @property
+    def short(self) -> bool:
+        """Whether its bounds held in a run of which much is ramp-up and drain."""
+        return self.ok is True and self._warns(_SHORT)
+
+    def _warns(self, names: Collection[str]) -> bool:
+        return any(name in row.warnings for row in self.rows for name in names)
+
+    @property
     def coordinates(self) -> Mapping[str, Json]:
         """The point's values by path."""
         return self.point.coordinates
@@ -175,7 +188,7 @@ def _ok(rows: Iterable[Row]) -> bool | None:
 def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]) -> tuple[PointSummary, ...]:
     """Return the points that no other point dominates (better in one objective, worse in none), by the first objective.
 
-    Points whose constraints do not hold, or whose run was not finished, are excluded.
+    Points whose constraints do not hold or would not in a longer run, or whose run was not finished, are excluded.
     """
     if not objectives:
         return ()
@@ -196,7 +209,7 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
 def _place(summary: PointSummary, objectives: Sequence[Objective]) -> tuple[float, ...]:
     """Return a point's objectives, all of which should be small; empty if it cannot be on the front."""
     values = [summary.mean(objective.metric) for objective in objectives]
-    if summary.ok is False or summary.status != "done" or None in values:
+    if summary.ok is False or summary.grows or summary.status != "done" or None in values:
         return ()
     signed = zip(values, objectives, strict=True)
     return tuple(-value if objective.goal == "max" else value for value, objective in signed if value is not None)
@@ -206,6 +219,9 @@ def _dominates(place: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return place != other and all(mine <= theirs for mine, theirs in zip(place, other, strict=True))
 
 
+_GROWS: Final = ("overload", "unsettled")
+_SHORT: Final = ("start-and-drain",)
+"""Warnings of runs whose figures say little about the long run."""
 _NAMED: Final = 3
 """Maximum number of points named."""
 _WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")

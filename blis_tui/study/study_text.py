@@ -222,12 +222,28 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
         lines.append(
             f"{holding:,} of {plural(len(points), 'point')} {'meets' if holding == 1 else 'meet'} all bounds: {wishes}"
         )
+    lines += (part for line in _in_doubt(points) for part in sentence_lines(line, width))
     lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
         lines += ["", *(part for line in expected for part in sentence_lines(line, width))]
     lines += ["", *plain(FrontPlot(points, front, study.objectives, _PLOT, number_text).lines())]
     return "\n".join(map(printable, lines)).rstrip() + "\n"
+
+
+def _in_doubt(points: Sequence[PointSummary]) -> Iterator[str]:
+    """Yield how many points meet all bounds in runs that say little about the long run."""
+    growing = len([point for point in points if point.grows])
+    short = len([point for point in points if point.short and not point.grows])
+    if growing:
+        yield (
+            f"? in {growing:,} of them ever more requests were in the system when the arrivals ended: longer runs have"
+            " longer latencies"
+        )
+    if short:
+        yield f"in {short:,} of them, ramp-up and drain are more than a third of the run"
+    if growing or short:
+        yield "`blis-tui plan` runs until it is known what lasts; here more requests show it (workload.requests)"
 
 
 def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
@@ -348,7 +364,8 @@ def _rank(point: PointSummary, study: Study, front: set[int]) -> tuple[float, ..
     value = point.mean(first.metric)
     lost = point.status in {"invalid", "failed"}
     placed = 1e308 if value is None else -value if first.goal == "max" else value
-    return (float(lost), float(point.ok is False), float(point.point.number not in front), placed, point.point.number)
+    doubt = 2.0 if point.ok is False else float(point.grows)
+    return (float(lost), doubt, float(point.point.number not in front), placed, point.point.number)
 
 
 def _legend(study: Study) -> str:
@@ -370,7 +387,7 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
     head = ["", *names.values(), *map(_latency, metrics), "", ""]
     rows = []
     for point in points:
-        cells = ["*" if point.point.number in front else "✗" if point.ok is False else ""]
+        cells = ["*" if point.point.number in front else "✗" if point.ok is False else "?" if point.grows else ""]
         cells += [value_text(point.coordinates.get(path)) for path in names]
         cells += [number_text(point.mean(metric)) for metric in metrics]
         note = "" if point.status == "done" else f"{point.status}: {point.why}"

@@ -7,6 +7,7 @@ from operator import add
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import span_text
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
@@ -26,6 +27,9 @@ _HALF: Final = _SLICES // 2
 _QUARTER: Final = _SLICES // 4
 _GROWTH: Final = 0.5
 """Minimum growth of a queue from the second quarter of the arrivals to the last; in proportion to time it is 4/3."""
+_FILLS: Final = 0.25
+_SURE_FILLS: Final = 2.0
+"""The same for the number of requests in the system, and its minimum growth in standard errors."""
 _SURE: Final = 2.5
 """Minimum growth in standard errors."""
 _LEAST: Final = 8
@@ -127,6 +131,46 @@ def overload(seen: LintContext) -> Finding | str:
     cuts = [first + (last - first) * at // _SLICES for at in range(_SLICES + 1)]
     jam = _before_running(seen, cuts) or _behind_prefill(seen, cuts)
     return "" if jam is None else _finding(seen, jam, last)
+
+
+def unsettled(seen: LintContext) -> Finding | str:
+    """The number of requests in the system still grew when arrivals ended, though no queue of them did.
+
+    Batches fill up and steps become longer, until they are full and requests wait: a longer run has other latencies.
+    Relative to arrivals, the mean number in their last quarter is at least 1.25 times that of the second quarter, and
+    what it gained since the first quarter is two standard errors above none.
+    """
+    span = seen.flow.arrivals()
+    if seen.flow.total < MIN_REQUESTS or span is None:
+        return "too few requests have arrived so far"
+    if not seen.done:
+        return "the run has not ended yet"
+    jammed = overload(seen)
+    if isinstance(jammed, Finding):
+        return "under overload there is no steady state"
+    if jammed:
+        return jammed
+    first, last = span
+    cuts = [first + (last - first) * at // _SLICES for at in range(_SLICES + 1)]
+    there = seen.flow.in_system()
+    change, fluxes = trend(there.means(cuts)), there.fluxes(cuts)
+    came, comes = (whole_sum([flux.came for flux in fluxes[at : at + _QUARTER]]) for at in (_QUARTER, 3 * _QUARTER))
+    if change.after * came <= (1 + _FILLS) * change.before * comes or change.after < _LEAST:
+        return ""
+    if drift(fluxes[_QUARTER:]).z <= _SURE_FILLS:
+        return ""
+    longer = longer_keys(seen)
+    return Finding(
+        id="unsettled",
+        message=(
+            f"The number of requests in the system was still growing at the last arrival: from an average of"
+            f" {change.before:,.1f} in the second quarter of the arrivals to {change.after:,.1f} in the last. A longer"
+            " run has longer latencies."
+        ),
+        figures={"second_quarter": change.before, "last_quarter": change.after},
+        advice=f"Simulate longer ({longer[0]}); `blis-tui plan` goes on until it is known what lasts.",
+        keys=longer,
+    )
 
 
 # ---- whether requests pile up ----

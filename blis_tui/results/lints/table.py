@@ -171,5 +171,6 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
     Lint("few-requests", "enough requests completed for a meaningful p99", load_checks.few_requests),
     Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load_checks.edges),
+    Lint("unsettled", "the number of requests in the system did not keep growing", overload.unsettled),
 )
 """Every check, in the order of the report."""

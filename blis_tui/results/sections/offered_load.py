@@ -167,7 +167,7 @@ class Throughflow:
             self._answer_tokens.extend(block.output_tokens)
             self.answer_tokens += whole_sum(block.output_tokens)
 
-    # Books do not say when a request timed out, so the three methods below exclude requests that did.
+    # Books do not say when a request timed out, so the four methods below exclude requests that did.
 
     def present(self) -> Occupancy:
         """Return the requests in queues, batches and transfers."""
@@ -176,6 +176,10 @@ class Throughflow:
     def waiting(self, since: Literal["arrived", "queued"] = "arrived") -> Occupancy:
         """Return the requests that have never run yet: all that have arrived, or those in an instance's queue."""
         return Occupancy(self._in_order(since), self._in_order("scheduled"))
+
+    def in_system(self) -> Occupancy:
+        """Return the requests that have arrived and not left."""
+        return Occupancy(self._in_order("arrived"), self._in_order("left"))
 
     def running(self) -> Occupancy:
         """Return the requests that are running, from their first step to their last token."""

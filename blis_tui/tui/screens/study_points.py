@@ -270,6 +270,8 @@ def _titled(title: str, column: str, order: Order) -> str:
 def _marks(entry: PointEntry, _width: int) -> Part:
     mark = "●" if entry.marked else " "
     stands, style = ("*", "$success bold") if entry.on_front else ("✗", "$error") if entry.ok is False else (" ", "")
+    if entry.summary is not None and entry.summary.grows:
+        stands, style = "?", "$warning bold"
     return (mark + stands, "$accent bold" if entry.marked and stands == " " else style)
 
 
@@ -426,6 +428,8 @@ def _headline(study: Study, entry: PointEntry, rivals: Sequence[PointSummary]) -
         return f"{_STANDS[entry.status]}{why}"
     if entry.ok is False:
         return "It breaks a bound, so it cannot be on the front."
+    if entry.summary is not None and entry.summary.grows:
+        return "It meets all bounds as long as it ran, but ever more requests were in the system at the end."
     if not study.objectives:
         return "The study has no objectives, so there is no front." + (" All bounds hold." if entry.ok else "")
     if entry.on_front:
