@@ -26,6 +26,7 @@ from blis_tui.study.planning.search import (
     verdict_of,
 )
 from blis_tui.study.planning.slower import SlowServer, slower
+from blis_tui.study.planning.steady_load import require_steady
 from blis_tui.study.steady import KV_FULL, SECTION, Steady
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Configuration:
 
     def _load_of(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
         offered = None
+        require_steady(as_map(document.get("workload")), self._question.rate_per_s, max_rate=self._question.max_rate)
         if isinstance(as_map(document.get("workload")).get("trace"), dict):
             self._recorded = True
             (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0])]
