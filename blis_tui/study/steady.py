@@ -19,7 +19,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import number_text
 from blis_tui.results.expectations import judge
-from blis_tui.results.stationary import Ratio, Trend, mean, mser5, trend
+from blis_tui.results.stationary import Flux, Ratio, Trend, drift, mean, mser5, trend
 from blis_tui.study.bounds import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
 
@@ -93,6 +93,8 @@ _SURE_GROWS: Final = 2.0
 _OVERLOADED: Final = 0.60
 _SURE_OVERLOADED: Final = 6.0
 """Growth, and its standard errors, that show an overload before the cap."""
+_SURE_GAINS: Final = 2.0
+"""Or that what came in excess of what left is more than chance, in standard errors of a random walk."""
 _WAIT: Final = 0.1
 """The share of the requests in the system that also wait then. Sessions that come in bursts double by chance, too, and
 a batch that fills grows; but nobody waits there."""
@@ -174,8 +176,13 @@ class _Look:
     """By how many standard errors that estimate is beyond its limit; negative = within."""
     z_longer: float
     """The same of the last three quarters of the run, whatever bound is nearest there; at least ``z``."""
+    beyond: Mapping[str, tuple[float, float]]
+    """Bounded metric -> the share beyond its bound (of a mean: the mean), and its limit."""
     far: frozenset[str]
     """The bounded metrics that are far from breaking their bounds."""
+    gains: float
+    """By how many standard errors of a random walk the last three quarters of the run added to what is in the system.
+    """
     in_system: Trend
     sessions: Trend
     waves: Trend
@@ -319,6 +326,8 @@ class SteadyRun:
             share=share,
             z=z,
             z_longer=max(z, *longer),
+            beyond={bound.metric: (estimate.value, bound.limit) for bound, estimate in estimates},
+            gains=self._gains(),
             far=frozenset(bound.metric for bound in self._bounds if bound.is_far(start_us, now_us)),
             in_system=trend(self._in_system),
             sessions=trend(self._sessions),
@@ -332,6 +341,24 @@ class SteadyRun:
             dispersion=self._dispersion(),
             swamped=waiting > max(_FEWEST_WAITING, there / 2) and arrived > _SWAMPED * left,
         )
+
+    def _gains(self) -> float:
+        """Return how surely more came than left since the first quarter.
+
+        A few requests that stay long make the number in the system jump and stay high, which errors by batch means take
+        for growth: they do not see how seldom that happens. What is gained in each stretch does.
+        """
+        since = self._ticks // 4
+        width = max(1, (self._ticks - since) // _BINS)
+        surely = []
+        for came, present in ((self._arrived, self._in_system), (self._started, self._sessions)):
+            counts = [*zip(came, present, strict=True)][since::width]
+            fluxes = [
+                Flux(came=after - before, left=round(after - before - (there - was)))
+                for (before, was), (after, there) in pairwise(counts)
+            ]
+            surely.append(drift(fluxes).z if len(fluxes) > 1 else inf)
+        return max(surely)
 
     def _dispersion(self) -> float:
         """Return the dispersion of what has arrived: that of counts, and that of the more varied of the two lengths."""
@@ -356,7 +383,7 @@ class SteadyRun:
             return "fails", look.nearest.sentence(look.share)
         stays = _STAYS_IN_WAVES if look.in_waves else _STAYS
         stayed = look.end_s >= stays * look.stay_s and look.end_s >= self._asked.duration_s
-        grown = look.grows.growth > _OVERLOADED and look.grows.z > _SURE_OVERLOADED
+        grown = look.grows.growth > _OVERLOADED and look.grows.z > _SURE_OVERLOADED and look.gains > _SURE_GAINS
         if stayed and grown and look.waits > _WAIT:
             return "fails", _growth_text(look)
         swinging = look.waves.growth > _WAVES_SETTLED and look.waves.z > _SURE_GROWS
@@ -428,6 +455,7 @@ class SteadyRun:
             "beyond": look.share.value,
             "beyond_error": None if look.share.error == inf else look.share.error,
             "beyond_limit": look.nearest.limit,
+            "beyond_by_bound": {metric: share for metric, (share, _) in look.beyond.items() if metric},
             "in_system_before": look.in_system.before,
             "in_system_after": look.in_system.after,
             "open_sessions_before": None if sessions is None else look.sessions.before,

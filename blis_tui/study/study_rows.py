@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from blis_tui.base.canonical import to_line
 from blis_tui.base.classes import dataclass
 from blis_tui.base.html import html_table
+from blis_tui.base.source import as_map
 from blis_tui.base.text import cut
 from blis_tui.base.units import plural
 from blis_tui.output.tables import csv_line
@@ -222,6 +223,12 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         costs = [verdict.sentence() for verdict in verdicts if not verdict.ok and verdict.metric.startswith("cost.")]
         broken = costs if steady["verdict"] == "holds" else [str(steady["why"])]
     stopped = outcome.status == "stopped"
+    figures = figures_of(with_costs, wanted_metrics(study))
+    # The report of a stretch counts what still runs as missed; how many of those that ended in it missed is known.
+    missed = as_map(as_map(report.get(SECTION)).get("beyond_by_bound"))
+    for metric, share in missed.items():
+        if metric.endswith(".attainment") and isinstance(share, int | float):
+            figures[metric] = 1 - share
     return Row(
         point=point,
         seed=seed,
@@ -230,7 +237,7 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
         ok=not (stopped or broken) if study.constraints else None,
         why=outcome.why if stopped else next(iter(broken), ""),
         warnings={warning["id"]: warning["message"] for warning in report.get("warnings", ())},
-        figures=figures_of(with_costs, wanted_metrics(study)),
+        figures=figures,
         loads=pool_loads(experiment, report),
     )
 

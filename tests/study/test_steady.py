@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import replace
 from functools import cache
 from statistics import fmean, pvariance
@@ -261,8 +262,26 @@ def test_waves_are_of_sessions_that_swing_more_than_chance(turns: int, cv: float
 def test_growth_is_an_overload_only_where_requests_wait(waits: float, verdict: str) -> None:
     """A batch that fills grows like one, and so do few sessions that come in a burst."""
     run, look = looked_at()
+    look = replace(look, gains=2.1)
     assert run._early(replace(look, in_system=Trend(10.0, 17.0, 7.0), waits=waits))[0] == verdict
+    assert run._early(replace(look, in_system=Trend(10.0, 17.0, 7.0), waits=waits, gains=1.9))[0] == ""
     assert run._early(replace(look, in_system=Trend(10.0, 15.0, 7.0), waits=waits))[0] == ""
+
+
+@pytest.mark.parametrize(("course", "sure"), [("grows", True), ("jumps", False), ("swings", False)])
+def test_what_jumps_once_and_stays_high_has_not_surely_grown(course: str, *, sure: bool) -> None:
+    """A few requests that stay long do that; batch means of the number in the system take it for growth."""
+    run = copy(looked_at()[0])
+    ticks = range(129)
+    run._ticks = 128
+    run._arrived = [10 * tick for tick in ticks]
+    there = {
+        "grows": [2.0 * tick + tick % 3 for tick in ticks],
+        "jumps": [20.0 + 20 * (tick > 90) + tick % 3 for tick in ticks],
+        "swings": [20.0 + 10 * (tick % 8 > 3) for tick in ticks],
+    }
+    run._in_system, run._started, run._sessions = there[course], [0] * 129, [0.0] * 129
+    assert (run._gains() > 2.0) == sure
 
 
 def test_who_waits_is_in_the_system_and_in_no_batch() -> None:

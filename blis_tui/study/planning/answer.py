@@ -17,6 +17,7 @@ from blis_tui.study.planning.search import (
     verdict_of,
 )
 from blis_tui.study.sensitivity import PROCESSES
+from blis_tui.study.steady import SECTION
 from blis_tui.study.study_rows import numbers
 
 if TYPE_CHECKING:
@@ -136,6 +137,21 @@ class Trial:
         ]
         wanted = [each for each in margins_of_rows if metric in ("", each[0].metric)]
         return max(wanted, key=lambda each: each[0].of_bound, default=None)
+
+    @property
+    def nearest_limit(self) -> tuple[str, float, float] | None:
+        """Return the metric of which most of what may be beyond its bound is, that share, and its limit.
+
+        The metric is empty for what every bound needs: that nearly all are served. None = runs were not judged so.
+        """
+        judged = [
+            (str(row.figures.get(f"{SECTION}.bound")), beyond, limit)
+            for row in self.rows
+            if isinstance(beyond := row.figures.get(f"{SECTION}.beyond"), int | float)
+            and isinstance(limit := row.figures.get(f"{SECTION}.beyond_limit"), int | float)
+            and limit > 0
+        ]
+        return max(judged, key=lambda share: share[1] / share[2], default=None)
 
     def figure(self, metric: str, bounds: tuple[Expectation, ...]) -> float | None:
         """Return the figure to report for several seeds: that of the deciding run, or the mean if none decides."""

@@ -109,7 +109,8 @@ def plan(
         (fewer,) = driver.answer([_one_less(question, best, experiment)], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if trial is None else trial.rows
-    nearest = None if trial is None else trial.nearest(study.constraints)
+    limit = None if trial is None else trial.nearest_limit
+    nearest = None if trial is None else trial.nearest(study.constraints, limit[0] if limit else "")
     differs = trial is not None and len(trial.rows) > 1 and best is not None and best.recorded
     return Plan(
         question=question,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.results.expected_error import Expectation
     from blis_tui.study.planning.answer import Candidate, OtherEstimate, Plan, Trial
+    from blis_tui.study.planning.search import Margin
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
@@ -116,7 +117,9 @@ def _cluster(plan: Plan, candidate: Candidate) -> str:
     more = ("" if rest else first[1]) + ("" if price is None else f", {price:,.2f} USD/h")
     if plan.question.size_path != INSTANCES and not plan.question.max_rate:
         more += f", {size_text(plan, candidate.size)}"
-    return f"{in_words(parts)} ({plural(int(trial.mean('cost.gpus') or 0), 'GPU')}{more})"
+    gpus = trial.mean("cost.gpus") or 0.0
+    held = plural(int(gpus), "GPU") if gpus == int(gpus) else f"{gpus:.3g} GPUs on average"
+    return f"{in_words(parts)} ({held}{more})"
 
 
 def _instances_by_kind(plan: Plan, trial: Trial) -> dict[tuple[str, str], int]:
@@ -200,6 +203,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if trial is None:
         return
     yield _basis(plan, best, best.decides or trial)
+    yield from _coming_and_going(plan, best, best.decides or trial)
     if question.headroom and trial.rate_per_s is not None:
         yield (
             f"All figures are at {number_text(trial.rate_per_s)} {best.of}/s, {100 * question.headroom:g} % above the"
@@ -215,7 +219,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if plan.binding is not None:
         margin = plan.binding
         used = f"{number_text(margin.value)} of {margin.bound:g} ({100 * margin.of_bound:.0f} %)"
-        yield f"The tightest bound is {margin.metric}: {used}."
+        yield f"The tightest bound is {margin.metric}: {used}{_share_used(best.decides or trial, margin)}."
         yield from _next(plan, best, margin.metric)
     if (less := plan.front_end) is not None:
         many = "1 instance is" if less.size == 1 else f"{less.size} instances are"
@@ -224,6 +228,8 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             " (vLLM's --api-server-count)."
         )
     yield from _ties(plan, best)
+    if question.max_rate and best.recorded:
+        yield "A recording is one course of its load: other hours of the same traffic may allow less."
     if best.interval is not None and best.accuracy:
         low, high = best.interval
         yield (
@@ -263,6 +269,30 @@ def _basis(plan: Plan, best: Candidate, trial: Trial) -> str:
         f" {number_text(requests)} requests{span}: {row.figures[f'{SECTION}.why']} (± one standard error, by batch"
         f" means); {agree}; {plural(plan.runs, 'run')} in total."
     )
+
+
+def _coming_and_going(plan: Plan, best: Candidate, trial: Trial) -> Iterator[str]:
+    """Yield what runs until a verdict do not show of instances that fail or are added."""
+    cluster = experiment_of(plan.question.study, best.point, plan.question.study.seeds[0]).cluster
+    if cluster.failures and not trial.mean("lifecycle.failures"):
+        yield (
+            "No instance failed in the runs, which are short for `cluster.failures`: --spare N plans for N instances"
+            " that are down."
+        )
+    if cluster.autoscaler is not None and (cluster.lifecycle is None or not cluster.lifecycle.loading_delay_us):
+        yield "Instances that the autoscaler adds serve at once: `cluster.lifecycle.loading_delay_us` is 0."
+
+
+def _share_used(trial: Trial, margin: Margin) -> str:
+    """Return how much is beyond the tightest bound of what may be; of being served, if that is nearer to its limit."""
+    if trial.nearest_limit is None:
+        return ""
+    metric, beyond, limit = trial.nearest_limit
+    if not metric:
+        return f"; nearer to its limit is that requests are served: {100 * beyond:.2f} of {100 * limit:g} % are not"
+    if metric != margin.metric or metric.endswith(".mean"):
+        return ""
+    return f", and {100 * beyond:.2f} of the {100 * limit:g} % that may be beyond it are"
 
 
 def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
@@ -355,7 +385,8 @@ def _slower(plan: Plan) -> Iterator[str]:
         so = "it holds"
         if not estimate.holds:
             so = "nothing that was tried does" if other is None or other.why_not else _found_text(plan, other)
-            so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
+            then = so if so.startswith("nothing") else f"then the answer is {so}"
+            so = f"it does not hold{'' if _breaks(plan, estimate) else ' for another reason'}: {then}"
         yield (
             f"With {slower_text(known)} ({many} were slower), {estimate.metric} is {number_text(estimate.value)} here,"
             f" not {number_text(estimate.own)}, and {so}."

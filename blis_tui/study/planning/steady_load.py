@@ -50,7 +50,8 @@ def require_steady(workload: Mapping[str, Json], rate_per_s: float | None, *, ma
         help=" ".join(
             ["plan for the peak:", *([] if max_rate else [f"--rate {of_rate * rate:.6g}"])]
             + [f"--set {change}" for change in changes]
-        ),
+        )
+        + "; `blis-tui run` shows how a cluster copes with the curve",
     )
 
 

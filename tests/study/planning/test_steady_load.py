@@ -58,10 +58,11 @@ def test_the_peak_is_where_all_clients_together_send_most(curves: tuple[Curve | 
 def test_what_is_asked_for_is_in_the_advice() -> None:
     with pytest.raises(InputError) as error:
         require_steady(workload(DAY), 40.0)
-    assert error.value.help == "plan for the peak: --rate 40 --set workload.clients.0.rate_curve=null"
+    copes = "; `blis-tui run` shows how a cluster copes with the curve"
+    assert error.value.help == f"plan for the peak: --rate 40 --set workload.clients.0.rate_curve=null{copes}"
     with pytest.raises(InputError) as error:
         require_steady(workload(DAY), None, max_rate=True)
-    assert error.value.help == "plan for the peak: --set workload.clients.0.rate_curve=null"
+    assert error.value.help == f"plan for the peak: --set workload.clients.0.rate_curve=null{copes}"
 
 
 def test_a_load_that_lasts_is_none_of_it() -> None:

@@ -1,0 +1,76 @@
+"""Points whose bounds hold only as long as a run is short, and plans of clusters that change."""
+
+from __future__ import annotations
+
+import blis_tui
+from blis_tui.study.planning.plan_text import plan_text
+from blis_tui.study.study_text import study_text
+from tests.results.test_lints import ids
+
+GROWING = {
+    "model": "llama-3.1-8b-instruct",
+    "hardware": "a100-80",
+    "cluster.instances": 2,
+    "workload.rate_per_s": 40,
+    "expect": [],
+}
+"""Three instances are needed (`plan`); two fill up for half a minute, and only then do requests wait."""
+
+
+def test_a_system_that_fills_up_says_so_and_a_steady_one_does_not() -> None:
+    report = blis_tui.run("quickstart", set={**GROWING, "workload.requests": 600})
+    found = next(warning for warning in report.warnings if warning.id == "unsettled")
+    # Counted anew in the rows, at the middles of the quarters.
+    first, last = (getattr(report.offered, f"{end}_arrival_us") for end in ("first", "last"))
+
+    def there(share: float) -> int:
+        at = first + share * (last - first)
+        return len([row for row in report.rows if row.arrival_us <= at < (row.completed_us or at + 1)])
+
+    for name, share in (("second_quarter", 0.375), ("last_quarter", 0.875)):
+        assert abs(float(found.figures[name]) - there(share)) < 0.15 * there(share)
+    steady = blis_tui.run("quickstart", set={**GROWING, "cluster.instances": 3, "workload.requests": 600})
+    assert "unsettled" not in ids(steady)
+    longer = blis_tui.run("quickstart", set={**GROWING, "workload.requests": 3000})
+    assert "overload" in ids(longer)
+    assert "unsettled" not in ids(longer)
+
+
+def test_a_rising_load_alone_is_none() -> None:
+    """Twice as many requests are in the system when twice as many arrive."""
+    curve = {"points": [{"at_s": 0, "factor": 0.5}, {"at_s": 60, "factor": 2.0}]}
+    changes = {"workload.clients.0.rate_curve": curve, "workload.rate_per_s": 10, "workload.requests": 600}
+    assert "unsettled" not in ids(blis_tui.run("quickstart", set={**changes, "expect": []}))
+
+
+def test_a_point_that_only_holds_for_now_is_on_no_front() -> None:
+    axes = {"cluster.instances": [2, 3]}
+    result = blis_tui.sweep(
+        "quickstart",
+        axes=axes,
+        set={**GROWING, "workload.requests": 600},
+        slos=["latency.ttft_ms.p99<=200"],
+        objectives=["cost.gpus"],
+    )
+    text = study_text(result)
+    rows = {line.split()[1]: line[0] for line in text.splitlines() if line[:1] in "*?✗" and line[1:3] == "  "}
+    assert rows == {"2": "?", "3": "*"}
+    assert "2 of 2 points meet all bounds" in text
+    assert "? in 1 of them ever more requests were in the system when the arrivals ended" in " ".join(text.split())
+
+
+def test_a_plan_says_what_its_runs_do_not_show_of_instances_that_come_and_go() -> None:
+    load = {"workload.rate_per_s": 5, "expect": []}
+    failing = {"cluster.failures": [{"mean_time_between_us": 3_600_000_000}]}
+    scaling = {"cluster.autoscaler": {"max_instances": 3}}
+    bound = ["latency.ttft_ms.p90<=2000"]
+    texts = [
+        " ".join(plan_text(blis_tui.plan("quickstart", slos=bound, set={**load, **changes})).split())
+        for changes in (failing, scaling, {})
+    ]
+    assert ["No instance failed in the runs" in text for text in texts] == [True, False, False]
+    assert ["serve at once: `cluster.lifecycle.loading_delay_us` is 0" in text for text in texts] == [
+        False,
+        True,
+        False,
+    ]
