@@ -48,7 +48,7 @@ def test_a_point_that_only_holds_for_now_is_on_no_front() -> None:
     result = blis_tui.sweep(
         "quickstart",
         axes=axes,
-        set={**GROWING, "workload.requests": 600},
+        set={key: value for key, value in GROWING.items() if key not in axes} | {"workload.requests": 600},
         slos=["latency.ttft_ms.p99<=200"],
         objectives=["cost.gpus"],
     )
@@ -61,7 +61,7 @@ def test_a_point_that_only_holds_for_now_is_on_no_front() -> None:
 
 def test_a_plan_says_what_its_runs_do_not_show_of_instances_that_come_and_go() -> None:
     load = {"workload.rate_per_s": 5, "expect": []}
-    failing = {"cluster.failures": [{"mean_time_between_us": 3_600_000_000}]}
+    failing = {"cluster.failures": [{"mean_time_between_us": 3_600_000_000, "repair_us": 1_000_000}]}
     scaling = {"cluster.autoscaler": {"max_instances": 3}}
     bound = ["latency.ttft_ms.p90<=2000"]
     texts = [
