@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from blis_tui.live.serving import connections
-from blis_tui.live.serving.openai_api import most_bytes
+from blis_tui.live.serving.fields import most_bytes
 from blis_tui.live.serving.shared_prefixes import served_csv
 from tests.live.serving.test_server import Client, serving
 
@@ -88,10 +88,10 @@ def nested(depth: int) -> str:
     [
         (PATH, r'{"prompt": "x", "user": "\ud800"}', "half a character"),
         (PATH, r'{"prompt": "x\udfff"}', "half a character"),
-        (PATH, '{"prompt": [9223372036854775808]}', "one list of token ids"),
-        (PATH, '{"prompt": [2147483648]}', "one list of token ids"),
-        (PATH, '{"prompt": [-1]}', "one list of token ids"),
-        (PATH, '{"prompt": [1e5]}', "one list of token ids"),
+        (PATH, '{"prompt": [9223372036854775808]}', "a list of token ids"),
+        (PATH, '{"prompt": [2147483648]}', "a list of token ids"),
+        (PATH, '{"prompt": [-1]}', "a list of token ids"),
+        (PATH, '{"prompt": [1e5]}', "a list of token ids"),
         (PATH, f'{{"prompt": [{"9" * 400}]}}', "`prompt[0]` has more than 100 digits"),
         (PATH, f'{{"prompt": [{"9" * 5000}]}}', "too many digits"),
         (PATH, '{"prompt": "x", "max_tokens": NaN}', "`max_tokens` is nan"),
