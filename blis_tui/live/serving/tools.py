@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _MOST_VALUES: Final = 1000
-"""How many values the arguments of a call may have: schemas that refer to themselves have no end."""
+"""How many values the arguments of a call may have: schemas that refer to others may ask for any number."""
+_DEEPEST: Final = 64
+"""How many schemas may be within one another, those that refer to others included."""
 _LONGEST_TEXT: Final = 100_000
 _END: Final = 0
 """The token that follows a complete call if it must go on: it has no text, like an end token that is ignored."""
@@ -187,8 +189,12 @@ class _Filling:
         self._left = _MOST_VALUES
         self._placed = _PLACE in function.listed
 
-    def value(self, schema: object) -> object:
+    def value(self, schema: object, depth: int = 0) -> object:
         """Return a value: the first that is listed, or the simplest of its type.
+
+        Args:
+            schema: what the value must be.
+            depth: in how many schemas this one is.
 
         Raises:
             RefusedError: the arguments have too many values.
@@ -196,17 +202,19 @@ class _Filling:
         self._left -= 1
         if self._left < 0:
             raise self._refused(f"more than {_MOST_VALUES:,} values")
+        if depth > _DEEPEST:
+            raise self._refused(f"more than {_DEEPEST} levels")
         if not isinstance(schema, dict):
             return "the end"  # `true` accepts anything
         for name in ("$ref", "allOf", "anyOf", "oneOf"):
             if name in schema:
-                return self.value(self._instead(name, schema))
+                return self.value(self._instead(name, schema), depth + 1)
         listed = schema.get("enum")
         if isinstance(listed, list) and listed:
             return listed[0]
         if "const" in schema:
             return schema["const"]
-        return self._of_kind(_kind(schema), schema)
+        return self._of_kind(_kind(schema), schema, depth + 1)
 
     def _instead(self, name: str, schema: Mapping[str, object]) -> object:
         """Return the schema that a reference or a choice of schemas stands for; all of ``allOf`` are merged."""
@@ -225,22 +233,22 @@ class _Filling:
 
     def _referred(self, reference: object) -> object:
         found: object = self._function.parameters
-        for step in str(reference).removeprefix("#").strip("/").split("/"):
+        for step in [step for step in str(reference).removeprefix("#").split("/") if step]:
             found = found.get(step) if isinstance(found, dict) else None
         if found is None:
             raise self._refused(f"a reference to {str(reference)[:100]!r}, which is nowhere")
         return found
 
-    def _of_kind(self, kind: str, schema: Mapping[str, object]) -> object:
+    def _of_kind(self, kind: str, schema: Mapping[str, object], depth: int) -> object:
         if kind == "object":
             described = schema.get("properties")
             properties: Mapping[str, object] = described if isinstance(described, dict) else {}
             required = schema.get("required")
             names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-            return {name: self.value(properties.get(name)) for name in names}
+            return {name: self.value(properties.get(name), depth) for name in names}
         if kind == "array":
             count = min(_least(schema, "minItems"), _MOST_VALUES + 1)
-            return [self.value(schema.get("items")) for _ in range(count)]
+            return [self.value(schema.get("items"), depth) for _ in range(count)]
         if kind in ("integer", "number"):
             return _number(kind, schema)
         return _SIMPLE[kind] if kind in _SIMPLE else self._text(schema)
