@@ -6,18 +6,22 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.live.serving.anthropic_api import Messages
-from blis_tui.live.serving.openai_api import Chat
+from blis_tui.live.serving.api import Counts, Head, Part
+from blis_tui.live.serving.fields import RefusedError
+from blis_tui.live.serving.openai_api import Chat, Completions
 from blis_tui.live.serving.responses_api import Responses
-from blis_tui.live.serving.shared_prefixes import encode
+from blis_tui.live.serving.shared_prefixes import Answer, encode
 from tests.live.serving.test_core import made
 from tests.live.serving.test_server import Client, serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from blis_tui.live.serving.api import Api, Asked, WriterMaker
 
 Document = dict[str, object]
 Talk = list[tuple[str, str]]
@@ -86,6 +90,12 @@ def messages_body(talk: Talk, *, tools: bool = False) -> Document:
     return {**body, "messages": messages, **({"tools": [tool]} if tools else {})}
 
 
+APIS: dict[str, Api] = {
+    "/v1/completions": Completions(),
+    "/v1/chat/completions": Chat(),
+    "/v1/responses": Responses(),
+    "/v1/messages": Messages(),
+}
 BODIES = {
     "/v1/chat/completions": chat_body,
     "/v1/responses": responses_body,
@@ -359,6 +369,52 @@ async def test_what_is_no_message_is_refused_as_that_api_does(body: object, stat
     assert document["type"] == "error"
     assert document["error"]["type"] == {400: "invalid_request_error", 404: "not_found_error"}[status]
     assert says in document["error"]["message"]
+
+
+KEYS = (
+    *("prompt", "messages", "input", "instructions", "system", "tools", "tool_choice", "max_tokens", "n", "best_of"),
+    *("max_output_tokens", "max_completion_tokens", "metadata", "stream", "stream_options", "model", "user", "echo"),
+)
+INSIDE = (
+    *("role", "content", "type", "text", "name", "function", "arguments", "parameters", "input_schema", "properties"),
+    *("required", "items", "minItems", "enum", "tool_calls", "output", "input", "$ref", "anyOf", "minimum", "id"),
+)
+WORDS = (
+    *("user", "assistant", "system", "tool", "text", "tool_use", "tool_result", "function", "function_call", "message"),
+    *("function_call_output", "reasoning", "required", "none", "auto", "any", "f", "object", "array", "#", "", "{"),
+)
+SCALARS = st.one_of(st.sampled_from(WORDS), st.integers(-1, 9), st.booleans(), st.none(), st.floats(-2, 2))
+VALUES = st.recursive(
+    SCALARS,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.sampled_from(INSIDE), one, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=400)
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=7), st.sampled_from(list(APIS)))
+def test_whatever_a_body_is_it_is_read_or_refused(body: Document, path: str) -> None:
+    api = APIS[path]
+    try:
+        asked, writer = api.parse(body, 1000)
+    except RefusedError as error:
+        said = (error.message, json.dumps(api.refusal(error)))
+    else:
+        said = ("", written(asked, writer))
+    assert len(said[0]) < 500
+    assert said[1]
+
+
+def written(asked: Asked, writer: WriterMaker) -> str:
+    """An answer to what is asked, whole and as a stream."""
+    assert all(0 < len(prompt) <= 1000 for prompt in asked.prompts)
+    call = asked.call
+    text, ids = (call.answer(1, 9) if call is not None else Answer(1, 9, goes_on=asked.goes_on)).piece(0, 9)
+    counts = Counts(prompt=len(asked.prompts[0]), cached=0, answer=9)
+    part = Part(choice=0, text=text, ids=ids, counts=counts, finish="stop")
+    writing = writer(Head(number=1, created=0, model="m"))
+    events = [*writing.opening(counts), *writing.part(part), *writing.closing([part], counts)]
+    return json.dumps([writing.whole([part], counts), *(event.document for event in events)])
 
 
 async def test_whoever_is_rejected_hears_it_in_the_format_of_the_api() -> None:
