@@ -37,7 +37,7 @@ _ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "
 """Roles, with those that Claude Code sends beside them, as vLLM reads them."""
 _BILLING: Final = "x-anthropic-billing-header"
 """Begins a system text that differs in each request; vLLM leaves it out, because it would spoil the prefix cache."""
-_CHOICES: Final = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_CHOICES: Final = {"auto": "auto", "any": "required", "tool": "", "none": "none"}
 
 
 class Messages:
@@ -161,7 +161,7 @@ def _tools(body: Mapping[str, object]) -> Tools:
     if not isinstance(choice, dict) or kind not in _CHOICES:
         message = "`tool_choice` must have the type `auto`, `any`, `tool` or `none`"
         raise RefusedError(400, message, "tool_choice")
-    return tools.with_choice(_CHOICES[str(kind)], str(choice.get("name")) if kind == "tool" else None)
+    return tools.naming(choice.get("name")) if kind == "tool" else tools.with_choice(_CHOICES[str(kind)])
 
 
 # ---- answers ----

@@ -6,7 +6,7 @@ Parameters without effect here (temperatures, penalties, log probabilities) are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import dataclass
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from blis_tui.live.serving.tools import Call
 
 Document = dict[str, object]
+MOST_CHOICES: Final = 1024
+"""How many answers a request may ask for, over all prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

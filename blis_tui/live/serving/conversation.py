@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.input_files import parse_json
 from blis_tui.live.serving.fields import RefusedError, TooLongError
 from blis_tui.live.serving.shared_prefixes import encode_chat
 
@@ -43,7 +44,7 @@ def call_text(name: str, arguments: object) -> str:
     """
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
+            arguments = parse_json(arguments)
         except ValueError:
             return _call(name, str(arguments))
     return _call(name, json.dumps(arguments, ensure_ascii=False))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.live.serving.api import Asked, Event
+from blis_tui.live.serving.api import MOST_CHOICES, Asked, Event
 from blis_tui.live.serving.conversation import Turn, call_text, conversation_tokens, text_of
 from blis_tui.live.serving.fields import (
     RefusedError,
@@ -140,7 +140,7 @@ class Chat:
             user=name_in(body, "user"),
             call=call,
         )
-        return asked, lambda head: _ChatWriter(head, wanted)
+        return asked, lambda head: _ChatWriter(head, wanted, asked.choices)
 
     def refusal(self, error: RefusedError) -> Document:
         """Return the error document."""
@@ -154,13 +154,15 @@ def completion_prompts(body: Mapping[str, object], longest: int) -> list[Sequenc
     """Return the tokens of each prompt.
 
     Raises:
-        RefusedError: there is none, or one is neither a text nor token ids.
+        RefusedError: there is none, one is neither a text nor token ids, or there are too many for any answers.
         TooLongError: one has more than ``longest`` tokens.
     """
     given = body.get("prompt")
-    several = isinstance(given, list) and given and isinstance(given[0], str | list)
-    prompts = [_prompt(one, longest) for one in given] if several and isinstance(given, list) else []
-    return prompts or [_prompt(given, longest)]
+    if not isinstance(given, list) or not given or not isinstance(given[0], str | list):
+        return [_prompt(given, longest)]
+    if len(given) > MOST_CHOICES:
+        raise RefusedError(400, f"no more than {MOST_CHOICES:,} prompts at a time, got {len(given):,}", "prompt")
+    return [_prompt(one, longest) for one in given]
 
 
 def _prompt(prompt: object, longest: int) -> Sequence[int]:
@@ -228,11 +230,10 @@ def _tools(body: Mapping[str, object]) -> Tools:
         raise RefusedError(400, "`tools` must be a list", "tools")
     tools = Tools([_function(tool) for tool in listed])
     choice = body.get("tool_choice") or "auto"
-    if isinstance(choice, dict):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, dict) else None
-        return tools.with_choice("required", str(name))
-    return tools.with_choice(str(choice), None)
+    if not isinstance(choice, dict):
+        return tools.with_choice(choice)
+    function = choice.get("function")
+    return tools.naming(function.get("name") if isinstance(function, dict) else None)
 
 
 def _function(tool: object) -> Function:
@@ -314,9 +315,9 @@ class _ChatWriter(_OpenAIWriter):
     kinds = ("chat.completion", "chat.completion.chunk")
     prefix = "chatcmpl"
 
-    def __init__(self, head: Head, wanted: _Wanted) -> None:
+    def __init__(self, head: Head, wanted: _Wanted, choices: int) -> None:
         super().__init__(head, wanted)
-        self._begun: set[int] = set()
+        self._choices = choices
 
     def whole(self, parts: Sequence[Part], total: Counts) -> Document:
         """Return a complete answer."""
@@ -324,29 +325,32 @@ class _ChatWriter(_OpenAIWriter):
         for part in parts:
             message: Document = {"role": "assistant", "content": part.text}
             if self._wanted.call is not None:
-                message |= {"content": None, "tool_calls": [self._called(part, self._wanted.call)]}
+                called = self._called(part.choice, self._wanted.call, part.text)
+                message |= {"content": None, "tool_calls": [called]}
             choices.append(self._choice(part, {"message": message}, self._finish(part)))
         return self._document(choices, total, chunk=False)
 
-    def part(self, part: Part) -> Iterator[Event]:
-        """Return the role or the name of the function before the first chunk of a choice, and a chunk."""
+    def opening(self, total: Counts) -> Iterator[Event]:  # noqa: ARG002  (the protocol's signature)
+        """Return the role of each choice in order, as clients expect the first one first, and what it calls."""
         call = self._wanted.call
-        if part.choice not in self._begun:
-            self._begun.add(part.choice)
+        for choice in range(self._choices):
             beginning: Document = {"role": "assistant", "content": ""}
-            delta = {"logprobs": None, "finish_reason": None}
             if call is not None:
-                beginning |= {"content": None, "tool_calls": [{"index": 0, **self._called(part, call, "")}]}
-            yield Event(self._document([{"index": part.choice, "delta": beginning, **delta}], None, chunk=True))
+                beginning |= {"content": None, "tool_calls": [{"index": 0, **self._called(choice, call, "")}]}
+            document = {"index": choice, "delta": beginning, "logprobs": None, "finish_reason": None}
+            yield Event(self._document([document], None, chunk=True))
+
+    def part(self, part: Part) -> Iterator[Event]:
+        """Return a chunk."""
+        call = self._wanted.call
         content: Document = {"content": part.text}
         if call is not None:
             content = {"tool_calls": [{"index": 0, "function": {"arguments": part.text}}]}
         yield self._chunk(part, {"delta": content}, self._finish(part) or None)
 
-    def _called(self, part: Part, call: Call, arguments: str | None = None) -> Document:
-        text = part.text if arguments is None else arguments
-        identifier = f"call_{self._head.number + part.choice}"
-        return {"id": identifier, "type": "function", "function": {"name": call.name, "arguments": text}}
+    def _called(self, choice: int, call: Call, arguments: str) -> Document:
+        identifier = f"call_{self._head.number + choice}"
+        return {"id": identifier, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
     def _finish(self, part: Part) -> str:
         """Return the reason; as in OpenAI's API, a call that the client has named ends like any answer."""

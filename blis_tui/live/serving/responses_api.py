@@ -144,11 +144,7 @@ def _tools(body: Mapping[str, object]) -> Tools:
     others = [as_listed(tool) for tool in listed if tool.get("type") != "function"]
     choice = body.get("tool_choice") or "auto"
     tools = Tools(functions, others)
-    return (
-        tools.with_choice("required", str(choice.get("name")))
-        if isinstance(choice, dict)
-        else tools.with_choice(str(choice), None)
-    )
+    return tools.naming(choice.get("name")) if isinstance(choice, dict) else tools.with_choice(choice)
 
 
 # ---- answers ----

@@ -16,7 +16,7 @@ from blis_tui.base.streams import Streams
 from blis_tui.live.serving import connections
 from blis_tui.live.serving.adapters import Adapters
 from blis_tui.live.serving.anthropic_api import Messages, message_prompt
-from blis_tui.live.serving.api import Head
+from blis_tui.live.serving.api import MOST_CHOICES, Head
 from blis_tui.live.serving.bodies import read_document
 from blis_tui.live.serving.core import ABORTED, LOST, OVER, REJECTED, Core, SubmittedRequest
 from blis_tui.live.serving.fields import RefusedError, TooLongError, body_of, most_bytes
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from blis_tui.live.serving.waiting import Spoken
     from blis_tui.model import Experiment
 
-_MOST_CHOICES: Final = 1024
-"""How many answers a request may ask for, over all prompts."""
 _MOST_TOKENS: Final = 1 << 21
 """So many tokens of several answers take some seconds to make, in which nobody else is answered."""
 _BACKLOG: Final = 1024
@@ -175,11 +173,11 @@ class Endpoint:
         """
         if self.failure is not None:
             raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
-        model, adapter = self._served(asked.model)
+        model, adapter = self._model_and_adapter(asked.model)
         count = len(asked.prompts) * asked.choices
         several = "n" if asked.choices > 1 else "prompt"
-        if count > _MOST_CHOICES:
-            raise RefusedError(400, f"no more than {_MOST_CHOICES:,} answers at a time, got {count:,}", several)
+        if count > MOST_CHOICES:
+            raise RefusedError(400, f"no more than {MOST_CHOICES:,} answers at a time, got {count:,}", several)
         prompts = [prompt for prompt in asked.prompts for _ in range(asked.choices)]
         lengths = [self._length(asked, prompt) for prompt in prompts]
         tokens = whole_sum([len(prompt) + length for prompt, (length, _) in zip(prompts, lengths, strict=True)])
@@ -212,7 +210,7 @@ class Endpoint:
         self._work.set()
         return client
 
-    def _served(self, name: str) -> tuple[str, str]:
+    def _model_and_adapter(self, name: str) -> tuple[str, str]:
         """Return the model and the adapter of that name, both empty if nothing has to be said.
 
         Raises:

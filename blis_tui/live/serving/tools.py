@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import accumulate
 from math import ceil, floor, inf
+from reprlib import repr as brief
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
@@ -81,25 +82,33 @@ class Tools:
         lines = [*(function.listed for function in self.functions), *self.others]
         return "\n".join(["# Tools", "<tools>", *lines, "</tools>"]) if lines else ""
 
-    def with_choice(self, choice: str, name: str | None) -> Tools:
-        """Return them under a choice: ``none`` ignores them all, ``required`` or a name forces a call.
+    def with_choice(self, choice: object) -> Tools:
+        """Return them under a choice: ``none`` ignores them all, ``required`` forces a call of the first function.
 
         Raises:
-            RefusedError: there is no such tool, or no such choice.
+            RefusedError: there is no such choice, or no function.
         """
         if choice == "none":
             return Tools()
         if choice == "auto":
             return self
         if choice != "required":
-            message = f'`tool_choice` must be "none", "auto", "required" or a function, got {choice[:100]!r}'
+            message = f'`tool_choice` must be "none", "auto", "required" or a function, got {brief(choice)}'
             raise RefusedError(400, message, "tool_choice")
-        known = {function.name: function for function in self.functions}
-        forced = next(iter(self.functions), None) if name is None else known.get(name)
+        if not self.functions:
+            raise RefusedError(400, "`tool_choice` needs `tools` with a function", "tool_choice")
+        return Tools(self.functions, self.others, self.functions[0])
+
+    def naming(self, name: object) -> Tools:
+        """Return them with a call of the function of that name.
+
+        Raises:
+            RefusedError: there is none.
+        """
+        forced = next((function for function in self.functions if function.name == name), None)
         if forced is None:
-            missing = "needs `tools` with a function" if name is None else f"names `{name[:100]}`, which is no tool"
-            raise RefusedError(400, f"`tool_choice` {missing}", "tool_choice")
-        return Tools(self.functions, self.others, forced, name is not None)
+            raise RefusedError(400, f"`tool_choice` must name a function of `tools`, got {brief(name)}", "tool_choice")
+        return Tools(self.functions, self.others, forced, named=True)
 
     def call(self) -> Call | None:
         """Return the call that the answer must be, if it must be one.

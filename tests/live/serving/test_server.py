@@ -159,6 +159,7 @@ async def test_without_ignore_eos_answers_are_as_long_as_the_workload_says() -> 
         ("/v1/completions", {"prompt": "x", "n": 0}, 400, "`n` must be at least 1"),
         ("/v1/completions", {"prompt": "x", "n": 1025}, 400, "no more than 1,024 answers at a time, got 1,025"),
         ("/v1/completions", {"prompt": ["x"] * 600, "n": 2}, 400, "no more than 1,024 answers at a time, got 1,200"),
+        ("/v1/completions", {"prompt": ["x"] * 1025}, 400, "no more than 1,024 prompts at a time, got 1,025"),
         ("/v1/completions", {"prompt": "x", "n": 2, "best_of": 3}, 400, "`best_of` must be `n`"),
         ("/v1/completions", {"prompt": "x", "echo": True}, 400, "`echo` is not simulated"),
         ("/v1/completions", {"prompt": "x", "suffix": "y"}, 400, "`suffix` is not simulated"),
