@@ -468,7 +468,7 @@ async def run(endpoint: Endpoint, address: Address, on_listening: Callable[[int]
         with accepted.answering(request.protocol):
             return await handler(request)
 
-    app.middlewares.append(answering)
+    app.middlewares.insert(0, answering)
     await runner.setup()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(accepted.handle_error)

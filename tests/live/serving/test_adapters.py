@@ -137,6 +137,34 @@ async def test_an_experiment_without_adapters_has_none() -> None:
     assert "the experiment has none" in says
 
 
+async def test_an_adapter_is_served_where_its_model_is() -> None:
+    pools = [{"name": "large", "instances": 1}, {"name": "small", "instances": 1, "model": "llama-3.1-8b-instruct"}]
+    lora = {"max_loras": 1, "ranks": {"sql": 8}, "bytes_per_rank": 10**6}
+    experiment = made(
+        **{
+            "cluster": {"pools": [pools[0], {**pools[1], "engine": {"lora": lora}}]},
+            "policy.batching": {"kind": "vllm-v1"},
+        }
+    )
+    async with serving(experiment) as client:
+        assert await models(client) == [
+            ("qwen3-14b", None),
+            ("llama-3.1-8b-instruct", None),
+            ("sql", "llama-3.1-8b-instruct"),
+        ]
+        for model in ("sql", "qwen3-14b", "llama-3.1-8b-instruct", "sql"):
+            status, document = await client.post("/v1/responses", input="x", max_output_tokens=3, model=model)
+            assert status == 200
+            assert document["model"] == model  # type: ignore[index]
+        requests = client.endpoint.core.requests
+    assert [(one.model, one.adapter, one.instance) for one in requests] == [
+        ("llama-3.1-8b-instruct", "sql", 1),
+        ("qwen3-14b", "", 0),
+        ("llama-3.1-8b-instruct", "", 1),
+        ("llama-3.1-8b-instruct", "sql", 1),
+    ]
+
+
 def test_adapters_of_the_shipped_experiment_are_served() -> None:
     experiment = blis_tui.load("lora-adapters")
     adapters = Adapters(experiment)
