@@ -19,13 +19,14 @@ from blis_tui.live.serving.fields import (
     name_in,
     refuse_fields,
 )
+from blis_tui.live.serving.forms import form_in
 from blis_tui.live.serving.tools import Function, Tools
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.live.serving.api import Counts, Document, Head, Part, WriterMaker
-    from blis_tui.live.serving.tools import Call
+    from blis_tui.live.serving.forms import Form
 
 _ERRORS: Final = {
     404: "not_found_error",
@@ -53,6 +54,8 @@ class Messages:
         refuse_fields(body, {"container": "there are none", "mcp_servers": "none is called"})
         tools = _tools(body)
         call = tools.call()
+        config = body.get("output_config")
+        form = config.get("format") if isinstance(config, dict) else None
         limit = limit_in(body, "max_tokens")
         if limit is None:
             raise RefusedError(400, "`max_tokens` is required", "max_tokens")
@@ -67,7 +70,7 @@ class Messages:
             ignore_eos=flag_in(body, "ignore_eos"),
             stream=flag_in(body, "stream"),
             user=user,
-            call=call,
+            form=call or form_in(form, "output_config"),
         )
         return asked, lambda head: _MessageWriter(head, call)
 
@@ -172,7 +175,7 @@ class _MessageWriter:
 
     last_line = ""
 
-    def __init__(self, head: Head, call: Call | None) -> None:
+    def __init__(self, head: Head, call: Form | None) -> None:
         self._head = head
         self._call = call
 
@@ -211,8 +214,8 @@ class _MessageWriter:
         """Return the error."""
         return (Event(Messages().refusal(error), "error"),)
 
-    def _tool_use(self, call: Call) -> Document:
-        return {"type": "tool_use", "id": f"toolu_{self._head.number}", "name": call.name}
+    def _tool_use(self, call: Form) -> Document:
+        return {"type": "tool_use", "id": f"toolu_{self._head.number}", "name": call.function}
 
     def _reason(self, part: Part) -> str:
         if part.finish == "length":

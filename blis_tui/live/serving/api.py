@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.live.serving.fields import RefusedError
-    from blis_tui.live.serving.tools import Call
+    from blis_tui.live.serving.forms import Form
 
 Document = dict[str, object]
 MOST_CHOICES: Final = 1024
@@ -31,7 +31,7 @@ class Asked:
         source: the parameter that they come from.
         max_tokens: the most tokens of an answer; None = as many as there is room for.
         limit: the parameter that says so.
-        call: the call of a tool that the answer must be; None = it is words.
+        form: the JSON that the answer must be, of a call or by itself; None = it is words.
         goes_on: whether answers continue the prompt's text.
         user: the client's name for whoever asks.
     """
@@ -46,7 +46,7 @@ class Asked:
     ignore_eos: bool
     stream: bool
     user: str
-    call: Call | None = None
+    form: Form | None = None
     goes_on: bool = False
 
 

@@ -21,6 +21,7 @@ from blis_tui.live.serving.fields import (
     name_in,
     refuse_fields,
 )
+from blis_tui.live.serving.forms import form_in
 from blis_tui.live.serving.shared_prefixes import encode
 from blis_tui.live.serving.tools import Function, Tools
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.live.serving.api import Counts, Document, Head, Part, WriterMaker
-    from blis_tui.live.serving.tools import Call
+    from blis_tui.live.serving.forms import Form
 
 _DEFAULT_TOKENS: Final = 16
 """Default ``max_tokens`` of completions, as in OpenAI's API and vLLM."""
@@ -63,11 +64,11 @@ class _Wanted:
     usage: bool
     usage_in_chunks: bool
     token_ids: bool
-    call: Call | None = None
+    call: Form | None = None
     named: bool = False
 
     @classmethod
-    def of(cls, document: Mapping[str, object], call: Call | None = None, *, named: bool = False) -> _Wanted:
+    def of(cls, document: Mapping[str, object], call: Form | None = None, *, named: bool = False) -> _Wanted:
         """Read it from a body."""
         options = document.get("stream_options")
         options = options if isinstance(options, dict) else {}
@@ -138,7 +139,7 @@ class Chat:
             ignore_eos=flag_in(body, "ignore_eos"),
             stream=flag_in(body, "stream"),
             user=name_in(body, "user"),
-            call=call,
+            form=call or form_in(body.get("response_format"), "response_format"),
         )
         return asked, lambda head: _ChatWriter(head, wanted, asked.choices)
 
@@ -348,9 +349,9 @@ class _ChatWriter(_OpenAIWriter):
             content = {"tool_calls": [{"index": 0, "function": {"arguments": part.text}}]}
         yield self._chunk(part, {"delta": content}, self._finish(part) or None)
 
-    def _called(self, choice: int, call: Call, arguments: str) -> Document:
+    def _called(self, choice: int, call: Form, arguments: str) -> Document:
         identifier = f"call_{self._head.number + choice}"
-        return {"id": identifier, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+        return {"id": identifier, "type": "function", "function": {"name": call.function, "arguments": arguments}}
 
     def _finish(self, part: Part) -> str:
         """Return the reason; as in OpenAI's API, a call that the client has named ends like any answer."""

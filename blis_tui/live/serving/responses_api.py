@@ -18,6 +18,7 @@ from blis_tui.live.serving.fields import (
     name_in,
     refuse_fields,
 )
+from blis_tui.live.serving.forms import form_in
 from blis_tui.live.serving.openai_api import openai_error
 from blis_tui.live.serving.tools import Function, Tools, as_listed
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.live.serving.api import Counts, Document, Head, Part, WriterMaker
-    from blis_tui.live.serving.tools import Call
+    from blis_tui.live.serving.forms import Form
 
 _STORED: Final = "nothing is stored here; send the whole conversation as `input`"
 _NOT_SIMULATED: Final = {
@@ -69,6 +70,7 @@ class Responses:
         refuse_fields(body, _NOT_SIMULATED)
         tools = _tools(body)
         call = tools.call()
+        form = text.get("format") if isinstance(text := body.get("text"), dict) else None
         asked = Asked(
             model=name_in(body, "model"),
             prompts=(conversation_tokens(_turns(body), tools.text(), longest, "input"),),
@@ -79,7 +81,7 @@ class Responses:
             ignore_eos=flag_in(body, "ignore_eos"),
             stream=flag_in(body, "stream"),
             user=name_in(body, "user"),
-            call=call,
+            form=call or form_in(form, "text"),
         )
         return asked, lambda head: _ResponseWriter(head, body, call)
 
@@ -155,7 +157,7 @@ class _ResponseWriter:
 
     last_line = ""
 
-    def __init__(self, head: Head, body: Mapping[str, object], call: Call | None) -> None:
+    def __init__(self, head: Head, body: Mapping[str, object], call: Form | None) -> None:
         self._head = head
         self._body = body
         self._call = call
@@ -196,7 +198,7 @@ class _ResponseWriter:
             yield self._event("response.output_text.done", **self._text_place, text=part.text, logprobs=[])
             yield self._event("response.content_part.done", **self._text_place, part=_text_part(part.text))
         else:
-            done = {"name": self._call.name, "arguments": part.text}
+            done = {"name": self._call.function, "arguments": part.text}
             yield self._event("response.function_call_arguments.done", **self._place, **done)
         yield self._event("response.output_item.done", output_index=0, item=item)
         yield self._event("response.completed", response=self.whole(parts, total))
@@ -216,7 +218,7 @@ class _ResponseWriter:
         if self._call is None:
             return {**item, "type": "message", "role": "assistant", "content": [_text_part(text)]}
         call_id = f"call_{self._head.number}"
-        return {**item, "type": "function_call", "call_id": call_id, "name": self._call.name, "arguments": text}
+        return {**item, "type": "function_call", "call_id": call_id, "name": self._call.function, "arguments": text}
 
     def _response(self, status: str, output: Sequence[Document], counts: Counts | None) -> Document:
         head = self._head

@@ -360,13 +360,13 @@ class Endpoint:
 def _answer(asked: Asked, number: int, length: int, most: int) -> tuple[Spoken, int, str]:
     """Return an answer, its length, and why it ends.
 
-    A call is as long as its arguments need, and ends by itself when they are complete.
+    JSON is as long as its schema needs, and ends by itself when it is complete.
     """
-    if asked.call is None:
+    if asked.form is None:
         return Answer(number, length, goes_on=asked.goes_on), length, "stop" if length < most else "length"
-    called = asked.call.answer(number, length)
-    length = most if asked.ignore_eos else min(max(called.length, asked.min_tokens), most)
-    return called, length, "stop" if called.length <= length and not asked.ignore_eos else "length"
+    formed = asked.form.answer(number, length)
+    length = most if asked.ignore_eos else min(max(formed.length, asked.min_tokens), most)
+    return formed, length, "stop" if formed.length <= length and not asked.ignore_eos else "length"
 
 
 class _Lengths:

@@ -380,14 +380,43 @@ async def test_what_is_no_message_is_refused_as_that_api_does(body: object, stat
 KEYS = (
     *("prompt", "messages", "input", "instructions", "system", "tools", "tool_choice", "max_tokens", "n", "best_of"),
     *("max_output_tokens", "max_completion_tokens", "metadata", "stream", "stream_options", "model", "user", "echo"),
+    *("response_format", "text", "output_config"),
 )
 INSIDE = (
-    *("role", "content", "type", "text", "name", "function", "arguments", "parameters", "input_schema", "properties"),
+    *(
+        "format",
+        "json_schema",
+        "schema",
+        "role",
+        "content",
+        "type",
+        "text",
+        "name",
+        "function",
+        "arguments",
+        "parameters",
+        "input_schema",
+        "properties",
+    ),
     *("required", "items", "minItems", "enum", "tool_calls", "output", "input", "$ref", "anyOf", "minimum", "id"),
 )
 WORDS = (
     *("user", "assistant", "system", "tool", "text", "tool_use", "tool_result", "function", "function_call", "message"),
-    *("function_call_output", "reasoning", "required", "none", "auto", "any", "f", "object", "array", "#", "", "{"),
+    *(
+        "function_call_output",
+        "reasoning",
+        "required",
+        "none",
+        "auto",
+        "any",
+        "f",
+        "object",
+        "array",
+        "#",
+        "",
+        "{",
+        "json_schema",
+    ),
 )
 SCALARS = st.one_of(st.sampled_from(WORDS), st.integers(-1, 9), st.booleans(), st.none(), st.floats(-2, 2))
 VALUES = st.recursive(
@@ -414,8 +443,8 @@ def test_whatever_a_body_is_it_is_read_or_refused(body: Document, path: str) -> 
 def written(asked: Asked, writer: WriterMaker) -> str:
     """An answer to what is asked, whole and as a stream."""
     assert all(0 < len(prompt) <= 1000 for prompt in asked.prompts)
-    call = asked.call
-    text, ids = (call.answer(1, 9) if call is not None else Answer(1, 9, goes_on=asked.goes_on)).piece(0, 9)
+    form = asked.form
+    text, ids = (form.answer(1, 9) if form is not None else Answer(1, 9, goes_on=asked.goes_on)).piece(0, 9)
     counts = Counts(prompt=len(asked.prompts[0]), cached=0, answer=9)
     part = Part(choice=0, text=text, ids=ids, counts=counts, finish="stop")
     writing = writer(Head(number=1, created=0, model="m"))

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OPENAI = """
-import json, sys, openai
+import json, sys, openai, pydantic
+class Weather(pydantic.BaseModel):
+    place: str
+    days: int
 client = openai.OpenAI(base_url=f"http://127.0.0.1:{sys.argv[1]}/v1", api_key="x", max_retries=0)
 model = client.models.list().data[0].id
 user = {"role": "user", "content": "How is the weather?"}
@@ -49,6 +52,10 @@ said["response call"] = [output[0].type, *json.loads(output[0].arguments)]
 result = {"type": "function_call_output", "call_id": output[0].call_id, "output": "rain"}
 whole = client.responses.create(model=model, input=[user, *output, result], tools=[tool], max_output_tokens=9)
 said["response goes on"] = [whole.usage.input_tokens_details.cached_tokens > 0, whole.usage.output_tokens]
+parsed = client.chat.completions.parse(model=model, messages=[user], response_format=Weather).choices[0].message.parsed
+said["chat form"] = [type(parsed).__name__, parsed.days]
+parsed = client.responses.parse(model=model, input=[user], text_format=Weather).output_parsed
+said["response form"] = [type(parsed).__name__, parsed.days]
 for name, ask in (
     ("missing", lambda: client.completions.create(model="gpt", prompt="x")),
     ("refused", lambda: client.responses.create(model=model, input="x", previous_response_id="resp_1")),
@@ -113,6 +120,8 @@ def test_openai(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "response": ["response.created", "response.completed", "incomplete", True, 5],
         "response call": ["function_call", "place"],
         "response goes on": [True, 9],
+        "chat form": ["Weather", 1],
+        "response form": ["Weather", 1],
         "missing": ["NotFoundError", "model"],
         "refused": ["BadRequestError", "previous_response_id"],
         "embeddings": ["NotFoundError", None],

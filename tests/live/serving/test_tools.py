@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from blis_tui.live.serving.conversation import call_text
 from blis_tui.live.serving.fields import RefusedError
 from blis_tui.live.serving.shared_prefixes import encode
-from blis_tui.live.serving.tools import Call, Function
+from blis_tui.live.serving.tools import Function, Tools
 from tests.live.serving.test_apis import drawn, slow
 from tests.live.serving.test_core import made
 from tests.live.serving.test_server import serving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from blis_tui.live.serving.forms import Form
 
 Document = dict[str, object]
 
@@ -45,12 +47,15 @@ MESSAGES_TOOLS: list[Document] = [
 ]
 
 
-def function(schema: Mapping[str, object]) -> Function:
-    return Function.of("look", None, dict(schema), "tools")
+def call_of(schema: Mapping[str, object]) -> Form:
+    tools = Tools([Function.of("look", None, dict(schema), "tools")])
+    call = tools.naming("look").call()
+    assert call is not None
+    return call
 
 
 def arguments_of(schema: Mapping[str, object], tokens: int = 1) -> object:
-    answer = Call.of(function(schema)).answer(3, tokens)
+    answer = call_of(schema).answer(3, tokens)
     return json.loads(answer.piece(0, answer.length)[0])
 
 
@@ -98,7 +103,7 @@ SCHEMAS = objects(st.recursive(SIMPLE, larger, max_leaves=6))
 
 @given(SCHEMAS, st.integers(1, 200))
 def test_arguments_are_what_the_schema_accepts(schema: Document, wanted: int) -> None:
-    call = Call.of(function(schema))
+    call = call_of(schema)
     answer = call.answer(5, wanted)
     text, ids = answer.piece(0, answer.length)
     arguments = json.loads(text)
@@ -111,7 +116,7 @@ def test_arguments_are_what_the_schema_accepts(schema: Document, wanted: int) ->
 
 @given(SCHEMAS, st.lists(st.integers(1, 9), max_size=60))
 def test_pieces_of_a_call_are_the_call(schema: Document, sizes: list[int]) -> None:
-    answer = Call.of(function(schema)).answer(2, sum(sizes))
+    answer = call_of(schema).answer(2, sum(sizes))
     at, text, ids = 0, "", list[int]()
     for size in sizes:
         piece, tokens = answer.piece(at, at + size)
@@ -151,7 +156,7 @@ def test_schemas_refer_to_definitions_as_pydantic_writes_them() -> None:
 )
 def test_arguments_that_have_no_end_are_refused(schema: Document, says: str) -> None:
     with pytest.raises(RefusedError) as error:
-        Call.of(function(schema))
+        call_of(schema)
     assert says in error.value.message
     assert (error.value.status, error.value.parameter) == (400, "tools")
 
