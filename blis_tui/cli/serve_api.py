@@ -103,9 +103,9 @@ class _Written:
 def serve_api(source: str, address: _Address, speed: float, written: _Written, changed: Chosen) -> None:
     """Run an OpenAI-compatible server that answers at simulated times, without a GPU.
 
-    It simulates the cluster of SPEC, and has completions, chat, streaming, models, and /metrics with vLLM's names.
-    Answers are meaningless words: `max_tokens` long with `ignore_eos`, otherwise as long as in SPEC's workload. Ctrl-C
-    stops the server.
+    It simulates the cluster of SPEC, and has OpenAI's completions, chat and responses, Anthropic's messages, tools,
+    LoRA adapters, and /metrics with vLLM's names. Answers are meaningless words: `max_tokens` long with `ignore_eos`,
+    otherwise as long as in SPEC's workload. Ctrl-C stops the server.
     """
     try:
         from blis_tui.live.serving.server import Endpoint  # noqa: PLC0415  (an extra that may be missing)

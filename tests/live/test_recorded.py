@@ -44,9 +44,13 @@ from blis_tui.live.observe.recording_summary import (
 )
 from blis_tui.live.observe.server_reports import differences, settings, step_of, values
 from blis_tui.live.observe.wire import target_of
+from blis_tui.live.serving.anthropic_api import Messages
+from blis_tui.live.serving.api import Counts, Head, Part
 from blis_tui.live.serving.core import Core
+from blis_tui.live.serving.fields import RefusedError, most_bytes
 from blis_tui.live.serving.metrics import Metrics
-from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request
+from blis_tui.live.serving.openai_api import Chat, Completions
+from blis_tui.live.serving.responses_api import Responses
 from blis_tui.live.serving.shared_prefixes import Answer, Contents, encode, encode_chat, served_csv
 from blis_tui.live.traffic.opening import Choice, ends, open_load
 from blis_tui.live.twin.course import Levels, sampled
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
     import pytest
     from pytest_regressions.file_regression import FileRegressionFixture
 
+    from blis_tui.live.serving.api import Api
     from tests.live.observe.servers import Asked
 
 _RECORDING: Final = ROOT / "docs" / "recordings" / "monday"
@@ -184,6 +189,11 @@ _MESSAGES: Final = [
     {"role": "user", "content": "Tell me of the old town."},
     {"role": "assistant", "content": "It is old."},
 ]
+_LOOK: Final = {
+    "name": "look",
+    "parameters": {"properties": {"place": {"type": "string"}, "days": {"type": "integer"}}, "required": ["place"]},
+}
+_APIS: Final[tuple[Api, ...]] = (Completions(), Chat(), Responses(), Messages())
 _BODIES: Final[tuple[Mapping[str, object], ...]] = (
     {"prompt": "hello there, old friend", "max_tokens": 5},
     {"prompt": [5] * 40, "max_tokens": 7, "ignore_eos": True, "return_token_ids": True, "user": "me"},
@@ -206,31 +216,40 @@ _BODIES: Final[tuple[Mapping[str, object], ...]] = (
     ),
     *({"prompt": "x", key: wrong} for key in ("model", "user") for wrong in (5, "gpt", "x" * 1000, "y" * 1001, "")),
     {"prompt": "x", "stream_options": 3},
+    {"prompt": ["one", "two text"], "n": 3, "return_token_ids": True},
+    {"messages": _MESSAGES, "tools": [{"type": "function", "function": _LOOK}], "tool_choice": "required", "n": 2},
+    {"messages": _MESSAGES, "tools": [{"name": "look", "input_schema": {}}], "tool_choice": {"type": "any"}},
+    {"messages": _MESSAGES, "system": "Be brief.", "max_tokens": 5, "metadata": {"user_id": "me"}},
+    {"input": "hello", "instructions": "Be brief.", "max_output_tokens": 5, "ignore_eos": True},
+    {"input": _MESSAGES, "tools": [{"type": "function", **_LOOK}, {"type": "web_search"}], "tool_choice": "required"},
 )
 
 
 def test_requests_of_servers(file_regression: FileRegressionFixture) -> None:
     """What an endpoint makes of documents, right and wrong, and how it puts answers into words."""
     digests = Digests()
-    for body, chat in product((*_BODIES, [], "x"), (False, True)):
+    counts = Counts(prompt=5, cached=2, answer=3)
+    part = Part(choice=0, text="t", ids=[1, 2], counts=counts, finish="")
+    last = Part(choice=0, text="", ids=[], counts=counts, finish="length")
+    for body, api in product((*_BODIES, [], "x"), _APIS):
         try:
-            request = parse_request(body, chat=chat, longest=1024)
+            request, writer_of = api.parse(body, 1024)
         except RefusedError as error:
-            digests.add("refused", error.document())
+            digests.add("refused", api.refusal(error))
             continue
         digests.add("understood", repr(request))
-        shape = Shape(request, "cmpl-1", 77, "m")
-        usage = shape.usage(3, 2)
-        digests.add("shaped", usage, shape.first_chunk(), shape.ending(usage), shape.whole("t", [1, 2], "stop", usage))
-        digests.add("shaped", shape.chunk("t", [1], None), shape.chunk("t", [1], "length", usage))
-    for status in (400, 404, 429, 499, 500, 503):
-        digests.add("refused", RefusedError(status, "why", "what").document())
+        writer = writer_of(Head(number=1, created=77, model="m"))
+        events = [*writer.opening(counts), *writer.part(part), *writer.part(last), *writer.closing([last], counts)]
+        digests.add("shaped", *(event.name for event in events), *(event.document for event in events))
+        digests.add("shaped", writer.whole([last], counts), writer.last_line)
+    for status, api in product((400, 404, 413, 429, 499, 500, 503), _APIS):
+        digests.add("refused", api.refusal(RefusedError(status, "why", "what")))
     digests.add("sizes", *(most_bytes(longest) for longest in (1, 1024, 524_288, 524_289, 10**6)))
     for text, most in product(("", "One two, three!", "a" * 50, "\u6f22\u5b57 \U0001f600", "  x "), (None, 0, 1, 5)):
         digests.add("tokens", encode(text, most), encode_chat([("user", text), ("assistant", text)], most))
     for number, count, goes_on in product((0, 7, 4099), (1, 2, 17), (False, True)):
         answer = Answer(number, count, goes_on=goes_on)
-        digests.add("answers", answer.tokens(), answer.piece(0, count), answer.piece(count // 2, count))
+        digests.add("answers", answer.piece(0, count), answer.piece(count // 2, count))
     digests.check(file_regression)
 
 

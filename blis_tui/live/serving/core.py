@@ -171,6 +171,8 @@ class Core:
         """
         self.simulation.run(until_us=until_us)
         self._reached_us = max(self._reached_us, until_us)
+        if self._live and (self.simulation.cluster.pipeline.finished or self.simulation.peek() is None):
+            self._strand()
         updates = []
         while self._news and self._news[0][0] <= until_us:
             news = heappop(self._news)[2]
@@ -181,6 +183,11 @@ class Core:
     def close(self) -> None:
         """Accept no more requests."""
         self._source.closed = True
+
+    def _strand(self) -> None:
+        """Tell the clients of all requests that nothing will happen to: no instance is up, and none will be."""
+        for live in list(self._live.values()):
+            self._end(live.request.request_id, self._reached_us, LOST, "no instance is up, and none will be")
 
     # ---- output of the simulation ----
 

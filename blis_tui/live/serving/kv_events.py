@@ -30,12 +30,13 @@ _REMEMBERED: Final = 1 << 18
 class _Block:
     """The published attributes of a block."""
 
-    __slots__ = ("before", "hash", "tokens")
+    __slots__ = ("adapter", "before", "hash", "tokens")
 
-    def __init__(self, block_hash: int, before: int | None, tokens: Sequence[int]) -> None:
+    def __init__(self, block_hash: int, before: int | None, tokens: Sequence[int], adapter: str | None) -> None:
         self.hash = block_hash
         self.before = before
         self.tokens = tokens
+        self.adapter = adapter
 
 
 class _Publisher:
@@ -101,7 +102,9 @@ class KvPublisher:
             known = self._blocks.setdefault(size, {})
             before: int | None = None
             for place, (key, block_hash) in enumerate(zip(keys, hashes, strict=False)):
-                known.setdefault(key, _Block(block_hash, before, tokens[place * size : (place + 1) * size]))
+                known.setdefault(
+                    key, _Block(block_hash, before, tokens[place * size : (place + 1) * size], request.adapter or None)
+                )
                 before = block_hash
 
     def publish(self, cluster: Cluster, time_s: float) -> None:
@@ -177,7 +180,7 @@ def _stored(blocks: Sequence[_Block], size: int) -> list[dict[str, object]]:
                     "block_size": size,
                     "lora_id": None,
                     "medium": _MEDIUM,
-                    "lora_name": None,
+                    "lora_name": block.adapter,
                 }
             )
         hashes.append(block.hash)

@@ -5,76 +5,60 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import zlib
-from collections import deque
-from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.input_files import parse_json
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.streams import Streams
 from blis_tui.live.serving import connections
+from blis_tui.live.serving.adapters import Adapters
+from blis_tui.live.serving.anthropic_api import Messages, message_prompt
+from blis_tui.live.serving.api import MOST_CHOICES, Head
+from blis_tui.live.serving.bodies import read_document
 from blis_tui.live.serving.core import ABORTED, LOST, OVER, REJECTED, Core, SubmittedRequest
+from blis_tui.live.serving.fields import RefusedError, TooLongError, body_of, most_bytes
 from blis_tui.live.serving.metrics import CONTENT_TYPE, Metrics
-from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request
+from blis_tui.live.serving.openai_api import Chat, Completions, chat_prompt, completion_prompts
+from blis_tui.live.serving.responses_api import Responses
 from blis_tui.live.serving.shared_prefixes import Answer, Contents
+from blis_tui.live.serving.waiting import Choice, Client
 from blis_tui.workload.distributions import LENGTHS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from aiohttp.typedefs import Handler
 
-    from blis_tui.engine.request import Request
-    from blis_tui.live.serving.core import RequestUpdate
+    from blis_tui.live.serving.api import Api, Asked, Event, Writer
     from blis_tui.live.serving.kv_events import KvPublisher
-    from blis_tui.live.serving.openai_api import ParsedRequest
+    from blis_tui.live.serving.waiting import Spoken
     from blis_tui.model import Experiment
 
-_MOST_BRACKETS: Final = 1 << 20
-"""So many lists take about a second to read, in which nobody else is answered."""
+_MOST_TOKENS: Final = 1 << 21
+"""So many tokens of several answers take some seconds to make, in which nobody else is answered."""
 _BACKLOG: Final = 1024
 _LINGERING_S: Final = 1.0
 """How long the rest of a refused body is read, so that its client reads the answer."""
 _STATUS: Final = {REJECTED: 429, LOST: 503, ABORTED: 499}
 """Outcomes without an answer -> HTTP status; all others are the client's fault."""
 _STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
-
-
-@dataclass(slots=True)
-class _Client:
-    """A client that waits for an answer."""
-
-    request: Request
-    answer: Answer
-    finish: str
-    """Why its answer ends: `length` at the most tokens that it may have, otherwise `stop`."""
-    news: deque[RequestUpdate] = field(default_factory=deque)
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tell(self, news: RequestUpdate) -> None:
-        """Deliver an update."""
-        self.news.append(news)
-        self.heard.set()
-
-    async def wait(self) -> None:
-        """Wait until an update comes, or none will."""
-        self.heard.clear()
-        if not self.news:
-            await self.heard.wait()
-
-    def latest(self) -> RequestUpdate | None:
-        """Return all updates since the last call as one."""
-        last = self.news.pop() if self.news else None
-        self.news.clear()
-        return last
+_COMPLETIONS: Final = Completions()
+_CHAT: Final = Chat()
+_RESPONSES: Final = Responses()
+_MESSAGES: Final = Messages()
+_APIS: Final[dict[str, Api]] = {
+    "/v1/completions": _COMPLETIONS,
+    "/v1/chat/completions": _CHAT,
+    "/v1/responses": _RESPONSES,
+    "/v1/messages": _MESSAGES,
+}
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint.
+    """An endpoint with the APIs of a vLLM server.
 
     Args:
         experiment: the serving configuration.
@@ -102,7 +86,8 @@ class Endpoint:
             pool.engine.max_model_len or pool.model.max_position_embeddings for pool in experiment.pools
         )
         self._most_bytes = most_bytes(self._longest)
-        self._clients: dict[int, _Client] = {}
+        self._adapters = Adapters(experiment)
+        self._clients: dict[int, Client] = {}
         self._work = asyncio.Event()
         self._start_ns = time.monotonic_ns()
         self._created = int(time.time())
@@ -145,10 +130,13 @@ class Endpoint:
 
     def app(self) -> web.Application:
         """The web application."""
-        app = web.Application(client_max_size=self._most_bytes)
-        app.router.add_post("/v1/completions", self._completions)
-        app.router.add_post("/v1/chat/completions", self._chat)
+        app = web.Application(client_max_size=self._most_bytes, middlewares=[_refusing])
+        for path, api in _APIS.items():
+            app.router.add_post(path, self._served_by(api))
+        app.router.add_post("/v1/messages/count_tokens", self._count_tokens)
         app.router.add_get("/v1/models", self._list_models)
+        app.router.add_post("/v1/load_lora_adapter", self._load_adapter)
+        app.router.add_post("/v1/unload_lora_adapter", self._unload_adapter)
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/health", self._health)
         app.router.add_get("/ping", self._health)
@@ -156,144 +144,155 @@ class Endpoint:
         app.router.add_post("/tokenize", self._tokenize)
         return app
 
-    async def _completions(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, chat=False)
-
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        return await self._serve(request, chat=True)
-
-    async def _serve(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
-        try:
-            document = await self._json(request)
+    def _served_by(self, api: Api) -> Handler:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            document = await read_document(request, self._most_bytes)
             arrived_us = self.now_us()
-            wanted = parse_request(document, chat=chat, longest=self._longest)
-            client = self._submit(wanted, arrived_us)
-        except RefusedError as error:
-            return web.json_response(error.document(), status=error.status)
-        number = client.request.index
-        identifier = f"{'chatcmpl' if chat else 'cmpl'}-{number}"
-        shape = Shape(wanted, identifier, int(time.time()), wanted.model or self._models[0])
-        try:
-            if wanted.stream:
-                return await self._stream(request, client, shape)
-            return await self._whole(client, shape)
-        except RefusedError as error:
-            return web.json_response(error.document(), status=error.status)
-        except ConnectionResetError:  # the client has hung up, or reads no answer
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=_STATUS[ABORTED])
-        finally:
-            del self._clients[number]
-            self.core.abort(number, self.now_us())  # no effect if it has ended
-            self._work.set()
+            asked, written_by = api.parse(document, self._longest)
+            number = len(self.core.requests)
+            client = self._submit(asked, arrived_us)
+            writer = written_by(Head(number=number, created=int(time.time()), model=asked.model or self._models[0]))
+            try:
+                if asked.stream:
+                    return await self._stream(request, client, writer)
+                return await self._whole(client, writer)
+            except ConnectionResetError:  # the client has hung up, or reads no answer
+                if request.transport is not None:
+                    request.transport.abort()
+                return web.Response(status=_STATUS[ABORTED])
+            finally:
+                self._leave(client)
 
-    def _submit(self, wanted: ParsedRequest, arrived_us: int) -> _Client:
-        """Submit a request.
+        return serve
+
+    def _submit(self, asked: Asked, arrived_us: int) -> Client:
+        """Submit a request: each choice of each prompt by itself, at the same time.
 
         Raises:
             RefusedError: it can never be served.
         """
         if self.failure is not None:
             raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
-        if wanted.model and wanted.model not in self._models:
-            raise RefusedError(404, f"The model `{wanted.model}` does not exist.", "model")
-        count, most = self._answer_tokens(wanted)
-        number = len(self.core.requests)
-        answer = Answer(number, count, goes_on=not wanted.chat)
-        ids = answer.tokens()
-        content = self._contents.add(f"r{number}", wanted.prompt, ids)
-        several = len(self._models) > 1
-        request = self.core.submit(
-            SubmittedRequest(
-                prompt_tokens=len(wanted.prompt),
-                output_tokens=count,
-                content=content,
-                tenant=wanted.user,
-                model=wanted.model if several else "",
-            ),
-            arrived_us,
-        )
-        if self._kv_events is not None:
-            cluster = self.core.simulation.cluster
-            self._kv_events.note(cluster, request, content.hashes, [*wanted.prompt, *ids])
-        client = self._clients[number] = _Client(request, answer, "stop" if count < most else "length")
-        if client.finish == "length":
-            self._metrics.cut.add(number)
+        model, adapter = self._model_and_adapter(asked.model)
+        count = len(asked.prompts) * asked.choices
+        several = "n" if asked.choices > 1 else "prompt"
+        if count > MOST_CHOICES:
+            raise RefusedError(400, f"no more than {MOST_CHOICES:,} answers at a time, got {count:,}", several)
+        prompts = [prompt for prompt in asked.prompts for _ in range(asked.choices)]
+        lengths = [self._length(asked, prompt) for prompt in prompts]
+        tokens = whole_sum([len(prompt) + length for prompt, (length, _) in zip(prompts, lengths, strict=True)])
+        if tokens > _MOST_TOKENS and count > 1:
+            message = f"no more than {_MOST_TOKENS:,} tokens of prompts and answers at a time, got {tokens:,}"
+            raise RefusedError(400, message, several)
+        client = Client({}, asked.choices)
+        for prompt, (wanted, most) in zip(prompts, lengths, strict=True):
+            number = len(self.core.requests)
+            answer, length, finish = _answer(asked, number, wanted, most)
+            ids = answer.piece(0, length)[1]
+            content = self._contents.add(f"r{number}", prompt, ids, adapter)
+            request = self.core.submit(
+                SubmittedRequest(
+                    prompt_tokens=len(prompt),
+                    output_tokens=length,
+                    content=content,
+                    tenant=asked.user,
+                    model=model,
+                    adapter=adapter,
+                ),
+                arrived_us,
+            )
+            if self._kv_events is not None:
+                self._kv_events.note(self.core.simulation.cluster, request, content.hashes, [*prompt, *ids])
+            client.choices[number] = Choice(len(client.choices), request, answer, finish)
+            self._clients[number] = client
+            if finish == "length":
+                self._metrics.cut.add(number)
         self._work.set()
         return client
 
-    def _answer_tokens(self, wanted: ParsedRequest) -> tuple[int, int]:
-        """Return the length of the answer, and how long it may be.
+    def _model_and_adapter(self, name: str) -> tuple[str, str]:
+        """Return the model and the adapter of that name, both empty if nothing has to be said.
+
+        Raises:
+            RefusedError: there is neither.
+        """
+        several = len(self._models) > 1
+        if not name or name in self._models:
+            return (name if several else ""), ""
+        model = self._adapters.loaded.get(name)
+        if model is None:
+            raise RefusedError(404, f"The model `{name}` does not exist.", "model")
+        return (model if several else ""), name
+
+    def _length(self, asked: Asked, prompt: Sequence[int]) -> tuple[int, int]:
+        """Return the length that an answer would have, and how long it may be.
 
         Raises:
             RefusedError: there is no room for any.
         """
         longest = self._longest
-        room = longest - len(wanted.prompt)
+        room = longest - len(prompt)
         if room < 1:
-            count = len(wanted.prompt)
-            raise RefusedError(400, f"This model's maximum context length is {longest} tokens; the prompt has {count}.")
-        if wanted.max_tokens is not None and wanted.max_tokens > longest:
-            limit = wanted.max_tokens
-            raise RefusedError(400, f"max_tokens={limit} cannot be greater than max_model_len={longest}.", "max_tokens")
-        limit = room if wanted.max_tokens is None else min(wanted.max_tokens, room)
-        drawn = None if wanted.ignore_eos else self._answers.draw()
-        return (limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)), limit
+            raise TooLongError(longest, asked.source, len(prompt))
+        if asked.max_tokens is not None and asked.max_tokens > longest:
+            message = f"{asked.limit}={asked.max_tokens} cannot be greater than max_model_len={longest}."
+            raise RefusedError(400, message, asked.limit)
+        limit = room if asked.max_tokens is None else min(asked.max_tokens, room)
+        drawn = None if asked.ignore_eos else self._answers.draw()
+        return (limit if drawn is None else min(max(drawn, asked.min_tokens, 1), limit)), limit
 
-    async def _news(self, client: _Client) -> RequestUpdate:
-        """Wait for the next update about a request.
+    def _leave(self, client: Client) -> None:
+        """Forget a client; what it still waits for ends."""
+        for number in client.choices:
+            del self._clients[number]
+            self.core.abort(number, self.now_us())  # no effect if it has ended
+        self._work.set()
+
+    async def _changed(self, client: Client) -> list[Choice]:
+        """Wait for news about a client's choices.
 
         Raises:
-            RefusedError: it has ended without an answer.
+            RefusedError: one of them has ended without an answer.
         """
-        while (news := client.latest()) is None:
+        while not (changed := client.changed()):
             if self.failure is not None:
                 raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
             await client.wait()
-        if news.end not in ("", OVER):
-            reason = news.reason or "the request ended without an answer"
-            raise RefusedError(_STATUS.get(news.end, 400), f"{news.end}: {reason}")
-        return news
+        for choice in changed:
+            if choice.news is not None and choice.news.end not in ("", OVER):
+                reason = choice.news.reason or "the request ended without an answer"
+                raise RefusedError(_STATUS.get(choice.news.end, 400), f"{choice.news.end}: {reason}")
+        return changed
 
-    async def _whole(self, client: _Client, shape: Shape) -> web.StreamResponse:
-        while not (await self._news(client)).end:
-            pass
-        count = client.request.generated_tokens
-        text, ids = client.answer.piece(0, count)
-        usage = shape.usage(count, client.request.cached_tokens)
-        return web.json_response(shape.whole(text, ids, client.finish, usage))
+    async def _whole(self, client: Client, writer: Writer) -> web.StreamResponse:
+        while not client.over:
+            for choice in await self._changed(client):
+                choice.grown()
+        return web.json_response(writer.whole(client.whole(), client.total()))
 
-    async def _stream(self, request: web.Request, client: _Client, shape: Shape) -> web.StreamResponse:
-        news = await self._news(client)  # a request that is rejected at once gets no stream
+    async def _stream(self, request: web.Request, client: Client, writer: Writer) -> web.StreamResponse:
+        changed = await self._changed(client)  # a request that is rejected at once gets no stream
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         await response.prepare(request)
-        if (beginning := shape.first_chunk()) is not None:
-            await _event(response, beginning)
-        sent, wanted = 0, shape.wanted
-        total = client.request.output_tokens
-        while True:
-            if news.tokens > sent:
-                text, ids = client.answer.piece(sent, news.tokens)
-                sent = news.tokens
-                finish = client.finish if sent >= total else None
-                usage = shape.usage(sent, client.request.cached_tokens) if wanted.usage_in_chunks else None
-                await _event(response, shape.chunk(text, ids, finish, usage))
-            if news.end:
-                break
-            try:
-                news = await self._news(client)
-            except RefusedError as error:
-                await _event(response, error.document())
-                break
-        if wanted.usage and sent >= total:
-            await _event(response, shape.ending(shape.usage(sent, client.request.cached_tokens)))
-        await _read(response.write(b"data: [DONE]\n\n"))
+        await _send(response, writer.opening(client.total()))
+        try:
+            while True:
+                for choice in changed:
+                    if (part := choice.grown()) is not None:
+                        await _send(response, writer.part(part))
+                if client.over:
+                    break
+                changed = await self._changed(client)
+            await _send(response, writer.closing(client.whole(), client.total()))
+        except RefusedError as error:
+            await _send(response, writer.failure(error))
+        if writer.last_line:
+            await _read(response.write(writer.last_line.encode()))
         await _read(response.write_eof())
         return response
 
     async def _list_models(self, _: web.Request) -> web.StreamResponse:
-        models = [
+        models: list[dict[str, object]] = [
             {
                 "id": name,
                 "object": "model",
@@ -308,11 +307,23 @@ class Endpoint:
             }
             for name in self._models
         ]
+        models += [
+            {
+                "id": name,
+                "object": "model",
+                "created": self._created,
+                "owned_by": "blis-tui",
+                "root": name,
+                "parent": of,
+            }
+            for name, of in self._adapters.loaded.items()
+        ]
         return web.json_response({"object": "list", "data": models})
 
     async def _show_metrics(self, _: web.Request) -> web.StreamResponse:
         simulation = self.core.simulation
-        live = [client.request for client in self._clients.values() if client.request.completed_us < 0]
+        waiting = [client.choices[number].request for number, client in self._clients.items()]
+        live = [request for request in waiting if request.completed_us < 0]
         text = self._metrics.text(simulation.cluster, simulation.log, live)
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -325,42 +336,37 @@ class Endpoint:
         return web.json_response({"version": f"blis-tui {__version__}"})
 
     async def _tokenize(self, request: web.Request) -> web.StreamResponse:
-        try:
-            document = await self._json(request)
-            chat = isinstance(document, dict) and "messages" in document
-            tokens = list(parse_request(document, chat=chat, longest=self._longest).prompt)
-        except RefusedError as error:
-            return web.json_response(error.document(), status=error.status)
+        body = body_of(await read_document(request, self._most_bytes))
+        if "messages" in body:
+            tokens: Sequence[int] = chat_prompt(body, self._longest)
+        else:
+            tokens, *others = completion_prompts(body, self._longest)
+            if others:
+                raise RefusedError(400, "`prompt` must be one text or one list of token ids here", "prompt")
         longest = self._experiment.pools[0].engine.max_model_len
-        return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": longest})
+        return web.json_response({"tokens": list(tokens), "count": len(tokens), "max_model_len": longest})
 
-    async def _json(self, request: web.Request) -> object:
-        """Return the document in the body of a request.
+    async def _count_tokens(self, request: web.Request) -> web.StreamResponse:
+        body = body_of(await read_document(request, self._most_bytes))
+        return web.json_response({"input_tokens": len(message_prompt(body, self._longest))})
 
-        Raises:
-            RefusedError: there is none, or it is too large or comes too slowly.
-        """
-        too_large = RefusedError(413, f"the body is larger than {self._most_bytes >> 20} MiB")
-        if (request.content_length or 0) > self._most_bytes:
-            raise too_large
-        try:
-            async with asyncio.timeout(connections.IDLE_S):
-                body = await request.read()
-        except TimeoutError as error:
-            raise RefusedError(408, f"the body has not come within {connections.IDLE_S:g} s") from error
-        except web.HTTPRequestEntityTooLarge as error:
-            raise too_large from error
-        except web.RequestPayloadError as error:
-            raise RefusedError(400, "the body is not sent as HTTP says") from error
-        body = _unpacked(body, request.headers.get("Content-Encoding", ""), self._most_bytes)
-        if len(body) > self._most_bytes:
-            raise too_large
-        if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
-            raise RefusedError(400, f"the body has more than {_MOST_BRACKETS:,} lists and objects")
-        try:
-            return parse_json(body)
-        except ValueError as error:
-            raise RefusedError(400, f"the body is not JSON: {error}") from error
+    async def _load_adapter(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._adapters.load(await read_document(request, self._most_bytes)))
+
+    async def _unload_adapter(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=self._adapters.unload(await read_document(request, self._most_bytes)))
+
+
+def _answer(asked: Asked, number: int, length: int, most: int) -> tuple[Spoken, int, str]:
+    """Return an answer, its length, and why it ends.
+
+    JSON is as long as its schema needs, and ends by itself when it is complete.
+    """
+    if asked.form is None:
+        return Answer(number, length, goes_on=asked.goes_on), length, "stop" if length < most else "length"
+    formed = asked.form.answer(number, length)
+    length = most if asked.ignore_eos else min(max(formed.length, asked.min_tokens), most)
+    return formed, length, "stop" if formed.length <= length and not asked.ignore_eos else "length"
 
 
 class _Lengths:
@@ -379,29 +385,34 @@ class _Lengths:
         return None if self._counts is None else self._counts.sample(self._stream)
 
 
-def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the content of a body, or more than its first ``most`` bytes.
+_MISSING: Final = {
+    "/detokenize": "there is no tokenizer, so tokens have no texts",
+    "/v1/embeddings": "answers are simulated, embeddings are not",
+}
+"""Why endpoints that vLLM has are missing."""
 
-    Raises:
-        RefusedError: it is not compressed as it says.
-    """
-    if encoding.lower() in ("", "identity"):
-        return body
-    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
-        raise RefusedError(400, f"a body compressed with {encoding[:20]!r} cannot be read: gzip and deflate can")
-    reading = zlib.decompressobj(zlib.MAX_WBITS | 32)  # with the head of either
+
+@web.middleware
+async def _refusing(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer a refused request in the format of its API."""
     try:
-        content = reading.decompress(body, most + 1)
-    except zlib.error as error:
-        raise RefusedError(400, f"the body is not compressed with {encoding}: {error}") from error
-    if len(content) <= most and not reading.eof:
-        raise RefusedError(400, f"the body is cut off: its compression with {encoding} does not end")
-    return content
+        return await handler(request)
+    except RefusedError as error:
+        refused = error
+        headers = None
+    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
+        reason = _MISSING.get(request.path, "docs/observe.md says what there is")
+        refused = RefusedError(error.status, f"no {request.method} {request.path[:100]} is simulated: {reason}")
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+    api = _MESSAGES if request.path.startswith("/v1/messages") else _CHAT
+    return web.json_response(api.refusal(refused), status=refused.status, headers=headers)
 
 
-async def _event(response: web.StreamResponse, document: object) -> None:
-    data = json.dumps(document, separators=(",", ":"))
-    await _read(response.write(f"data: {data}\n\n".encode()))
+async def _send(response: web.StreamResponse, events: Iterable[Event]) -> None:
+    for event in events:
+        named = f"event: {event.name}\n" if event.name else ""
+        data = json.dumps(event.document, separators=(",", ":"))
+        await _read(response.write(f"{named}data: {data}\n\n".encode()))
 
 
 async def _read(writing: Awaitable[None]) -> None:
@@ -457,7 +468,7 @@ async def run(endpoint: Endpoint, address: Address, on_listening: Callable[[int]
         with accepted.answering(request.protocol):
             return await handler(request)
 
-    app.middlewares.append(answering)
+    app.middlewares.insert(0, answering)
     await runner.setup()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(accepted.handle_error)

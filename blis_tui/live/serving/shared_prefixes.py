@@ -120,10 +120,14 @@ _WORD_LIST: Final = (
 _WORDS: Final = tuple(_WORD_LIST.split())
 
 
+def pieces(text: str, most: int | None = None) -> list[str]:
+    """Return the pieces of a text that are a token each, or its first ``most``."""
+    return [piece[0] for piece in islice(_PIECE.finditer(text), most)]
+
+
 def encode(text: str, most: int | None = None) -> list[int]:
     """Return the tokens of a text, or its first ``most``."""
-    pieces = islice(_PIECE.finditer(text), most)
-    return [crc32(piece[0].encode("utf-8", "surrogatepass")) % _VOCABULARY for piece in pieces]
+    return [crc32(piece.encode("utf-8", "surrogatepass")) % _VOCABULARY for piece in pieces(text, most)]
 
 
 def encode_chat(messages: Iterable[tuple[str, str]], most: int | None = None) -> list[int]:
@@ -158,10 +162,10 @@ class Answer:
 
     def piece(self, start: int, stop: int) -> tuple[str, Sequence[int]]:
         """Return the text and the tokens from ``start`` to ``stop``."""
-        pieces = [f" {word}" for word in self._words[start:stop]]
-        if pieces and not start and not self._goes_on:
-            pieces[0] = pieces[0][1:]
-        return "".join(pieces), [_IDS[piece] for piece in pieces]
+        words = [f" {word}" for word in self._words[start:stop]]
+        if words and not start and not self._goes_on:
+            words[0] = words[0][1:]
+        return "".join(words), [_IDS[word] for word in words]
 
 
 _IDS: Final = {piece: encode(piece)[0] for word in _WORDS for piece in (word, f" {word}")}

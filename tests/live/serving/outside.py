@@ -1,4 +1,8 @@
-"""Programs of others, where they are installed: vLLM (``BLIS_VLLM_PYTHON``) and GuideLLM (``BLIS_GUIDELLM``)."""
+"""Programs of others, where they are installed.
+
+They are vLLM (``BLIS_VLLM_PYTHON``), GuideLLM (``BLIS_GUIDELLM``), and OpenAI's and Anthropic's clients
+(``BLIS_CLIENTS_PYTHON``).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,9 @@ VLLM: Final = os.environ.get("BLIS_VLLM_PYTHON", "")
 """The path of a Python that has vLLM; for its server, one that runs on this machine's CPU."""
 GUIDELLM: Final = os.environ.get("BLIS_GUIDELLM", "")
 """The path of the program."""
+CLIENTS: Final = os.environ.get("BLIS_CLIENTS_PYTHON", "")
+"""The path of a Python that has ``openai`` and ``anthropic``."""
+needs_clients = pytest.mark.skipif(not CLIENTS, reason="BLIS_CLIENTS_PYTHON names no Python with openai and anthropic")
 needs_vllm = pytest.mark.skipif(not VLLM, reason="BLIS_VLLM_PYTHON names no Python with vLLM")
 needs_guidellm = pytest.mark.skipif(not (GUIDELLM and VLLM), reason="BLIS_GUIDELLM or BLIS_VLLM_PYTHON is not set")
 

@@ -179,6 +179,24 @@ def test_what_goes_down_with_an_instance_is_lost() -> None:
     assert all(end.end in ("over", "lost") for end in ends.values())
 
 
+GATEWAY = {"policy.gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 4}}}
+
+
+@pytest.mark.parametrize("more", [{}, GATEWAY], ids=["router", "gateway"])
+def test_whoever_waits_where_no_instance_comes_up_again_is_lost(more: dict[str, object]) -> None:
+    failures = [{"instance": 0, "at_us": 500_000}, {"instance": 1, "at_us": 600_000}]
+    core, contents = Core(made(**{"cluster.failures": failures, **more})), Contents(16)
+    for number in range(12):
+        ask(core, contents, 1000 * number, [number] * 64, 300)
+    assert [new for new in core.advance(550_000) if new.end] == []  # the other instance has them
+    ends = [new for new in core.advance(2_000_000) if new.end]
+    assert sorted(new.number for new in ends) == list(range(12))
+    assert {(new.end, new.reason) for new in ends} == {("lost", "no instance is up, and none will be")}
+    ask(core, contents, 3_000_000, [5] * 64, 300)
+    assert [new.end for new in core.advance(3_100_000)] == ["lost"]
+    assert (core.running, core.next_us()) == (0, None)
+
+
 def test_conversations_find_what_was_said_in_the_cache() -> None:
     core, contents = Core(made(**{"cluster.instances": 1})), Contents(16)
     first = [1] * 60

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from blis_tui.live.serving import connections
-from blis_tui.live.serving.openai_api import most_bytes
+from blis_tui.live.serving.fields import most_bytes
 from blis_tui.live.serving.shared_prefixes import served_csv
 from tests.live.serving.test_server import Client, serving
 
@@ -88,10 +88,10 @@ def nested(depth: int) -> str:
     [
         (PATH, r'{"prompt": "x", "user": "\ud800"}', "half a character"),
         (PATH, r'{"prompt": "x\udfff"}', "half a character"),
-        (PATH, '{"prompt": [9223372036854775808]}', "one list of token ids"),
-        (PATH, '{"prompt": [2147483648]}', "one list of token ids"),
-        (PATH, '{"prompt": [-1]}', "one list of token ids"),
-        (PATH, '{"prompt": [1e5]}', "one list of token ids"),
+        (PATH, '{"prompt": [9223372036854775808]}', "a list of token ids"),
+        (PATH, '{"prompt": [2147483648]}', "a list of token ids"),
+        (PATH, '{"prompt": [-1]}', "a list of token ids"),
+        (PATH, '{"prompt": [1e5]}', "a list of token ids"),
         (PATH, f'{{"prompt": [{"9" * 400}]}}', "`prompt[0]` has more than 100 digits"),
         (PATH, f'{{"prompt": [{"9" * 5000}]}}', "too many digits"),
         (PATH, '{"prompt": "x", "max_tokens": NaN}', "`max_tokens` is nan"),
@@ -272,7 +272,12 @@ async def test_running_out_of_descriptors_is_told_once(caplog: pytest.LogCapture
 _LINES = (
     b"POST /v1/completions HTTP/1.1",
     b"POST /v1/chat/completions HTTP/1.1",
+    b"POST /v1/responses HTTP/1.1",
+    b"POST /v1/messages HTTP/1.1",
     b"POST /tokenize HTTP/1.0",
+    b"POST /v1/messages/count_tokens HTTP/1.1",
+    b"POST /v1/load_lora_adapter HTTP/1.1",
+    b"POST /v1/unload_lora_adapter HTTP/1.1",
     b"GET /metrics HTTP/1.1",
     b"GET /v1/models HTTP/1.1",
     b"PUT /v1/completions HTTP/1.1",
@@ -313,11 +318,18 @@ _VALUES: tuple[object, ...] = (
         [{"role": "user"}],
         "\x00\x1b[2J",
     ),
+    *("required", "none", {"type": "any"}, {"type": "tool", "name": "f"}, {"type": "function", "name": "f"}),
+    [{"type": "function", "name": "f", "function": {"name": "f", "parameters": {"required": ["a"]}}}],
+    [{"name": "f", "input_schema": {"properties": {"a": {"$ref": "#"}}, "required": ["a"]}}],
+    [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
+    [{"type": "function_call", "name": "f", "arguments": 5}, {"type": "function_call_output", "output": [{}]}],
+    [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": 5}]}]}],
     *([{"role": "user", "content": "hi"}], [{"role": "\ud800", "content": [{"text": "a"}, {"text": 5}]}], 5, 30),
 )
 _KEYS = (
     *("prompt", "messages", "max_tokens", "max_completion_tokens", "min_tokens", "n", "best_of", "model", "user"),
-    *("stream", "ignore_eos", "stream_options", "return_token_ids"),
+    *("stream", "ignore_eos", "stream_options", "return_token_ids", "input", "instructions", "max_output_tokens"),
+    *("system", "tools", "tool_choice", "metadata", "echo", "previous_response_id", "lora_name", "lora_path"),
 )
 
 
@@ -330,7 +342,7 @@ def _request(draw: random.Random) -> bytes:
         place = draw.randrange(len(body))
         body = body[:place] + draw.randbytes(draw.randrange(4)) + body[place + draw.randrange(4) :]
     headers = draw.sample(_HEADERS, draw.choice((0, 0, 1, 3)))
-    line = draw.choice(_LINES if draw.random() < 0.3 else _LINES[:3])
+    line = draw.choice(_LINES if draw.random() < 0.3 else _LINES[:5])
     length = len(body) + draw.choice((0, 0, 0, 0, -1, 1, 1000))
     sent = b"\r\n".join([line, *headers, b"Connection: close", b"Content-Length: %d" % length, b"", body])
     return sent[: draw.randrange(len(sent))] if draw.random() < 0.15 else sent

@@ -50,6 +50,16 @@ class Client:
         assert lines[-2:] == ["data: [DONE]", ""]
         return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
 
+    async def named(self, path: str, **body: object) -> list[tuple[str, dict[str, object]]]:
+        """The events of a stream whose events have names."""
+        async with self.session.post(self.url + path, json={"stream": True, **body}) as answer:
+            assert answer.headers["Content-Type"].startswith("text/event-stream")
+            *events, last = (await answer.text()).split("\n\n")
+        assert last == ""
+        lines = [event.split("\n") for event in events]
+        assert all(len(one) == 2 for one in lines)
+        return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
+
     async def get(self, path: str) -> str:
         async with self.session.get(self.url + path) as answer:
             assert answer.status == 200
@@ -141,9 +151,18 @@ async def test_without_ignore_eos_answers_are_as_long_as_the_workload_says() -> 
         ("/v1/completions", {"prompt": "x", "max_tokens": 5000}, 400, "cannot be greater than max_model_len=1024"),
         ("/v1/completions", {"prompt": [1] * 1024}, 400, "maximum context length is 1024"),
         ("/v1/completions", {"prompt": ""}, 400, "the prompt is empty"),
-        ("/v1/completions", {"prompt": ["a", "b"]}, 400, "must be one text"),
-        ("/v1/completions", {"prompt": [1, "a"]}, 400, "must be one text"),
-        ("/v1/completions", {"prompt": "x", "n": 2}, 400, "only one choice"),
+        ("/v1/completions", {"prompt": [1, "a"]}, 400, "must be a text, a list of token ids, or a list of either"),
+        ("/v1/completions", {"prompt": ["a", [1]], "n": 2, "max_tokens": 5000}, 400, "cannot be greater"),
+        ("/v1/completions", {"prompt": ["a", 1]}, 400, "must be a text"),
+        ("/v1/completions", {"prompt": ["a", ""]}, 400, "the prompt is empty"),
+        ("/v1/completions", {"prompt": []}, 400, "the prompt is empty"),
+        ("/v1/completions", {"prompt": "x", "n": 0}, 400, "`n` must be at least 1"),
+        ("/v1/completions", {"prompt": "x", "n": 1025}, 400, "no more than 1,024 answers at a time, got 1,025"),
+        ("/v1/completions", {"prompt": ["x"] * 600, "n": 2}, 400, "no more than 1,024 answers at a time, got 1,200"),
+        ("/v1/completions", {"prompt": ["x"] * 1025}, 400, "no more than 1,024 prompts at a time, got 1,025"),
+        ("/v1/completions", {"prompt": "x", "n": 2, "best_of": 3}, 400, "`best_of` must be `n`"),
+        ("/v1/completions", {"prompt": "x", "echo": True}, 400, "`echo` is not simulated"),
+        ("/v1/completions", {"prompt": "x", "suffix": "y"}, 400, "`suffix` is not simulated"),
         ("/v1/completions", {"prompt": "x", "min_tokens": -1}, 400, "`min_tokens` must be"),
         ("/v1/completions", {"prompt": "x", "model": 5}, 400, "`model` must be a text"),
         ("/v1/completions", {"prompt": "x", "stream": "yes"}, 400, "`stream` must be true or false"),
