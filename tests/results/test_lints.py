@@ -947,3 +947,16 @@ def test_a_budget_that_decodes_fill_is_not_called_one_of_prefill() -> None:
     found = finding(made, "token-budget")
     assert found.message.endswith(": most tokens are decoded, not prefilled.")
     assert found.advice == "Add instances, or raise engine.max_num_batched_tokens and engine.max_num_seqs together."
+
+
+def test_what_the_prefix_cache_saves_is_no_unused_capacity() -> None:
+    """Conversations that fill four caches would find less in three."""
+    changes = {"cluster.instances": 4, "engine.kv_blocks": 1500, "policy.routing": "session-affinity", "expect": []}
+    made = blis_tui.run("conversations", set={**changes, "workload.sessions": 60, "workload.rate_per_s": 0.5})
+    assert 20 * made.tokens.cached > made.tokens.input
+    assert "unused-capacity" not in ids(made)
+    roomy = blis_tui.run(
+        "conversations",
+        set={**changes, "workload.sessions": 60, "workload.rate_per_s": 0.5, "engine.kv_blocks": 60_000},
+    )
+    assert "unused-capacity" in ids(roomy)

@@ -27,6 +27,9 @@ _P99: Final = 100
 """With fewer completed requests, the 99th percentile is practically the maximum."""
 _EDGES_SHARE: Final = 33
 """Maximum percentage of a run for its ramp-up and its drain."""
+_CACHED_SHARE: Final = 5
+"""Maximum percentage of prompt tokens from the prefix cache at which fewer instances are suggested that could not hold
+what is in it."""
 _UTILIZATION: Final = 70
 """Maximum load, as a percentage of what an instance can serve, at which fewer instances are suggested."""
 
@@ -229,10 +232,13 @@ def unused_capacity(seen: LintContext) -> Finding | str:
     )
     if needed >= instances:
         return ""
+    held = whole_sum([instance.pool.total - instance.pool.blank for instance in cluster.instances])
+    if 100 * flow.cached_tokens > _CACHED_SHARE * flow.input_tokens and held > needed * engine.kv_blocks:
+        return "prompt tokens come from the prefix cache, of which fewer instances hold less"
     return Finding(
         id="unused-capacity",
         message=(
-            f"{plural(needed, 'instance')} instead of {instances} would be enough, each at no more than"
+            f"{plural(needed, 'instance')} instead of {instances} would serve the load, each at no more than"
             f" {_UTILIZATION} % of its capacity: {rate:,.1f} requests/s were offered, one instance can serve at least"
             f" about {capacity:,.1f}, and the peaks of all instances add up to {plural(running, 'running request')} and"
             f" {percent_text(used, engine.kv_blocks)} of one KV cache."
