@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 import blis_tui
 from blis_tui.study.planning.plan_text import plan_text
 from blis_tui.study.study_text import study_text
@@ -74,3 +78,34 @@ def test_a_plan_says_what_its_runs_do_not_show_of_instances_that_come_and_go() -
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "routing", "served", "said"),
+    [
+        ("latency.ttft_ms.p90", "round-robin", 40.0, "what fails is how requests are spread over them"),
+        ("latency.ttft_ms.p90", "round-robin", 30.0, ""),
+        ("latency.ttft_ms.p90", "least-loaded", 40.0, ""),
+        ("latency.itl_ms.p99", "least-loaded", 40.0, "Smaller steps may need fewer instances"),
+    ],
+)
+def test_what_may_do_more_than_instances_is_said(bound: str, routing: str, served: float, said: str) -> None:
+    made = blis_tui.plan(
+        "quickstart", slos=["latency.ttft_ms.p90<=200"], rate_per_s=20, set={"policy.routing": routing, "expect": []}
+    )
+    assert made.best is not None
+    (held,) = [trial for trial in made.best.tried if trial is made.best.found]
+    figures: dict[str, float | str | bool | None] = {
+        "steady.requests_per_s": served,
+        "steady.offered_requests_per_s": 40.0,
+        "stationary.verdict": "fails",
+        "stationary.bound": bound,
+        "stationary.beyond": 0.2,
+        "stationary.beyond_limit": 0.1,
+    }
+    row = replace(held.rows[0], ok=False, figures={**held.rows[0].figures, **figures})
+    failed = replace(held, size=2, rows=(row,))
+    best = replace(made.best, size=3, tried=(failed, replace(held, size=3)))
+    text = " ".join(plan_text(replace(made, best=best, candidates=(best,))).split())
+    hints = ("what fails is how requests are spread over them", "Smaller steps may need fewer instances")
+    assert [hint for hint in hints if hint in text] == ([said] if said else [])

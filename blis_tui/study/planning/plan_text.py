@@ -30,6 +30,8 @@ _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_
 therefore below the arrival rate."""
 _WHERE_KNOWN: Final = {"cost.usd_per_hour": "USD/h", "cost.watts": "W"}
 _BAR: Final = 12
+_AS_MUCH: Final = 0.97
+"""What must be served of what arrives for a size to fail otherwise than by being too small."""
 
 
 def plan_text(plan: Plan, width: int = WIDTH) -> str:
@@ -237,6 +239,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             f"{low:.3g} and"
             f" {high:.3g} {best.of}/s."
         )
+    yield from _what_else(plan, best)
     yield from _rate(plan, best)
     yield from step_times_text(plan.expected)
     yield from _slower(plan)
@@ -281,6 +284,29 @@ def _coming_and_going(plan: Plan, best: Candidate, trial: Trial) -> Iterator[str
         )
     if cluster.autoscaler is not None and (cluster.lifecycle is None or not cluster.lifecycle.loading_delay_us):
         yield "Instances that the autoscaler adds serve at once: `cluster.lifecycle.loading_delay_us` is 0."
+
+
+def _what_else(plan: Plan, best: Candidate) -> Iterator[str]:
+    """Yield which key may do more than instances, by what the largest size that failed failed of."""
+    failed = [
+        trial for trial in best.tried if trial.known and not trial.all_hold and (trial.size or 0) < (best.size or 0)
+    ]
+    if plan.question.max_rate or size_title(plan) != "instances" or not failed or failed[-1].nearest_limit is None:
+        return
+    last = failed[-1]
+    metric = "" if last.nearest_limit is None else last.nearest_limit[0]
+    served, came = last.mean("steady.requests_per_s") or 0.0, last.mean("steady.offered_requests_per_s") or 0.0
+    experiment = experiment_of(plan.question.study, best.point, plan.question.study.seeds[0])
+    if ".itl_ms." in metric:
+        yield (
+            f"With {size_text(plan, last.size)}, {metric} fails: gaps between tokens are longest in steps that also"
+            " prefill. Smaller steps may need fewer instances: --axis engine.max_num_batched_tokens=512,2048,8192."
+        )
+    elif (last.size or 1) > 1 and experiment.policy.routing.kind == "round-robin" and served > _AS_MUCH * came:
+        yield (
+            f"{size_text(plan, last.size)} serve as much as arrives: what fails is how requests are spread over them."
+            " `round-robin` looks at no instance; --axis policy.routing=round-robin,least-loaded compares."
+        )
 
 
 def _share_used(trial: Trial, margin: Margin) -> str:
