@@ -4,6 +4,7 @@ import json
 import pickle
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,9 @@ def test_results_show_themselves_in_one_short_line() -> None:
     experiment = blis_tui.load("quickstart", set=few)
     study = blis_tui.sweep("quickstart", axes={"cluster.instances": [1, 2]}, set={"workload.requests": 20})
     bounds = ["latency.ttft_ms.p90<=5000"]
-    answer = blis_tui.plan("quickstart", slos=bounds, seeds=1, duration_s=1, axes={"hardware": ["h100", "l40s"]})
-    none = blis_tui.plan("quickstart", slos=["latency.ttft_ms.p90<=0.001"], seeds=1, duration_s=1)
+    short: Any = {"seeds": 1, "duration_s": 1, "sizes": ("cluster.instances", 1, 2)}
+    answer = blis_tui.plan("quickstart", slos=bounds, axes={"hardware": ["h100", "l40s"]}, **short)
+    none = blis_tui.plan("quickstart", slos=["latency.ttft_ms.p90<=0.001"], **short)
     assert answer.best is not None
     shown = [
         repr(one)

@@ -179,7 +179,12 @@ def test_the_rate_of_a_load_of_its_own_is_that_of_the_requests_that_came() -> No
                         "kind": "Study",
                         "metadata": {"name": "x"},
                         "experiment": "conversations",
-                        "set": {"workload.sessions": 6, "latency": "roofline"},
+                        "set": {
+                            "workload.sessions": 6,
+                            "workload.clients.0.session.turns": 2,
+                            "workload.clients.0.session.think_time_ms": 100,
+                            "latency": "roofline",
+                        },
                         "seeds": 1,
                         "constraints": [{"metric": METRIC, "max": 1e6}],
                     }

@@ -2,6 +2,8 @@
 
 import math
 import random
+from array import array
+from functools import cache
 from statistics import fmean, pvariance
 
 import pytest
@@ -128,13 +130,20 @@ def test_a_ratio_is_that_of_its_sums() -> None:
     assert ratio(samples, 300, 400).weight == 0
 
 
+@cache
+def uniform(seed: int) -> tuple["array[int]", "array[float]"]:
+    """Random times, and a number between 0 and 1 for each."""
+    draw = random.Random(seed)  # noqa: S311
+    pairs = [(draw.randint(1, 10_000), draw.random()) for _ in range(2000)]
+    return array("l", [at for at, _ in pairs]), array("d", [number for _, number in pairs])
+
+
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_errors_of_a_ratio_hold_as_often_as_they_say(share: float) -> None:
     """Of independent samples at random times, an interval of two errors has the true share 9 or 10 times in 10."""
     inside = 0
     for number in range(300):
-        draw = random.Random(number)  # noqa: S311
-        samples = [Sample(draw.randint(1, 10_000), float(draw.random() < share), 1.0) for _ in range(2000)]
+        samples = [Sample(at, float(drawn < share), 1.0) for at, drawn in zip(*uniform(number), strict=True)]
         found = ratio(samples, 0, 10_000)
         inside += abs(found.value - share) <= 2.26 * found.error  # Student's t with BATCHES - 1 degrees of freedom
     assert BATCHES == 10
@@ -150,14 +159,21 @@ def test_samples_that_come_in_bursts_have_larger_errors() -> None:
     assert ratio(alone, 0, 10_000).error < math.sqrt(0.09 / 10_000)
 
 
+@cache
+def normal(seed: int, count: int = 2001) -> "array[float]":
+    """Standard normal numbers, drawn once for all tests that look at them in other ways."""
+    generator = random.Random(seed)  # noqa: S311  (no secret)
+    return array("d", [generator.gauss(0.0, 1.0) for _ in range(count)])
+
+
 def slowly_varying(seed: int, memory: float) -> Ratio:
     """The share of late requests in a stretch, under a load that forgets what it was over that part of the stretch."""
-    generator = random.Random(seed)  # noqa: S311  (no secret)
+    draws = iter(normal(seed))
     count = 2000
     kept = math.exp(-1.0 / (memory * count))
-    load, samples = generator.gauss(0.0, 1.0), []
+    load, samples = next(draws), []
     for number in range(1, count + 1):
-        load = kept * load + math.sqrt(1.0 - kept * kept) * generator.gauss(0.0, 1.0)
+        load = kept * load + math.sqrt(1.0 - kept * kept) * next(draws)
         samples.append(Sample(number, float(load > 1.0), 1.0))
     return ratio(samples, 0, count)
 
@@ -194,12 +210,12 @@ def test_no_more_than_the_share_exceeds_what_it_may_exceed(values: list[float], 
 
 def latencies(seed: int, *, spread: float, memory: float, count: int = 1000) -> list[tuple[int, float]]:
     """Latencies whose logarithms are normal, half of whose variance is that of a load that lasts."""
-    generator = random.Random(seed)  # noqa: S311  (no secret)
+    draws = iter(normal(seed, 2 * count + 1))
     kept = math.exp(-1.0 / (memory * count))
-    load, samples = generator.gauss(0.0, 1.0), []
+    load, samples = next(draws), []
     for number in range(1, count + 1):
-        load = kept * load + math.sqrt(1.0 - kept * kept) * generator.gauss(0.0, 1.0)
-        own = generator.gauss(0.0, 1.0)
+        load = kept * load + math.sqrt(1.0 - kept * kept) * next(draws)
+        own = next(draws)
         samples.append((number, math.exp(spread * (load + own) / math.sqrt(2.0))))
     return samples
 

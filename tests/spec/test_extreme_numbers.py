@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -88,6 +89,12 @@ def places_in(data: Json, node: Json, file: File, at: DataPath = ()) -> Iterator
         yield from places_in(data, branch, file, at)
 
 
+@cache
+def places() -> tuple[tuple[str, DataPath], ...]:
+    """All that are tried."""
+    return tuple(distinct_places())
+
+
 def distinct_places() -> Iterator[tuple[str, DataPath]]:
     """An experiment and a path for each key of a number that any shipped experiment has or could have."""
     seen: set[DataPath] = set()
@@ -98,9 +105,6 @@ def distinct_places() -> Iterator[tuple[str, DataPath]]:
             if alike not in seen:
                 seen.add(alike)
                 yield experiment, path
-
-
-PLACES: Final = tuple(distinct_places())
 
 
 def try_number(experiment: str, path: DataPath, value: str) -> str:
@@ -126,13 +130,13 @@ def try_number(experiment: str, path: DataPath, value: str) -> str:
 
 
 def test_there_are_enough_places() -> None:
-    assert len(PLACES) > 250
+    assert len(places()) > 250
 
 
 def test_each_number_replaced_by_an_extreme_one() -> None:
     """One of the extremes each, in turn; each night, they all are."""
     random = Random(1)  # noqa: S311  (the same sequence every time)
-    codes = [try_number(experiment, path, random.choice(EXTREMES)) for experiment, path in PLACES]
+    codes = [try_number(experiment, path, random.choice(EXTREMES)) for experiment, path in places()]
     assert 0.4 < sum(map(bool, codes)) / len(codes) < 0.9
 
 
@@ -141,7 +145,7 @@ def test_each_number_replaced_by_an_extreme_one() -> None:
 @pytest.mark.parametrize("value", EXTREMES, ids=lambda value: value[:20])
 def test_each_number_replaced_by_each_extreme_one(value: str) -> None:
     """In every third place, so that three values next to each other are tried in all."""
-    for experiment, path in PLACES[EXTREMES.index(value) % 3 :: 3]:
+    for experiment, path in places()[EXTREMES.index(value) % 3 :: 3]:
         try_number(experiment, path, value)
 
 

@@ -33,7 +33,7 @@ _BOUND = "latency.ttft_ms.p50<=200"
 
 
 def test_processes_are_proposed_where_they_are_what_an_instance_lacks() -> None:
-    made = blis_tui.plan("quickstart", slos=[_BOUND], set=dict(_SHORT), seeds=[1, 2], duration_s=3, sizes=_SIZES)
+    made = blis_tui.plan("quickstart", slos=[_BOUND], set=dict(_SHORT), seeds=[1], duration_s=3, sizes=_SIZES)
     assert made.best is not None
     assert made.best.size == 2
     assert made.front_end is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from array import array
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,13 +106,19 @@ def known_samples(latencies_us: list[float], bound_us: float) -> Latencies:
     return samples
 
 
-def like_tpot(seed: int, spread: float, count: int = 1000) -> list[float]:
-    """Latencies about 20 ms under a load that lasts for a tenth of a batch."""
-    draw, load, latencies = random.Random(seed), 0.0, []  # noqa: S311
-    for _ in range(count):
+@cache
+def lasting(seed: int) -> array[float]:
+    """A load that lasts for a tenth of a batch, drawn once for all spreads."""
+    draw, load, loads = random.Random(seed), 0.0, array("d")  # noqa: S311
+    for _ in range(1000):
         load = 0.9 * load + 0.19**0.5 * draw.gauss(0.0, 1.0)
-        latencies.append(20_000 * (1 + spread * load))
-    return latencies
+        loads.append(load)
+    return loads
+
+
+def like_tpot(seed: int, spread: float) -> list[float]:
+    """Latencies about 20 ms under a load that lasts for a tenth of a batch."""
+    return [20_000 * (1 + spread * load) for load in lasting(seed)]
 
 
 def test_a_percentile_of_latencies_that_differ_little_is_surely_within_its_bound() -> None:

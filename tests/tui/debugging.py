@@ -120,6 +120,10 @@ class Debugging:
         """All notifications so far."""
         return "\n".join(notification.message for notification in self.app._notifications)
 
+    def forget(self) -> None:
+        """Forget the notifications so far."""
+        self.app.clear_notifications()
+
 
 NAMES = {
     " ": "space",

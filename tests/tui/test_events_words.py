@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -211,15 +212,22 @@ def test_a_breakpoint_at_a_time_marks_the_first_event_not_before_it() -> None:
     assert TAPE.time_us(event - 1) < 1_000_000 <= TAPE.time_us(event)
 
 
+@cache
+def finished(name: str) -> Debugger:
+    """A run of few requests, at its end or wherever a test has left it."""
+    made = Debugger(
+        blis_tui.load(name, set={"workload.sessions": 4} if name == "conversations" else {"workload.requests": 40})
+    )
+    run_to_stop(made.run())
+    return made
+
+
 @pytest.mark.parametrize("name", ["kv-pressure", "kv-overload", "conversations"])
 @pytest.mark.parametrize("text", ["first scheduled", "first preemption", "first first-token", "first completion"])
 def test_marked_events_are_those_at_which_runs_stop(name: str, text: str) -> None:
     """Where steps are planned ahead, too: who is scheduled or preempted is known an event before the step."""
-    size = {"workload.sessions": 4} if name == "conversations" else {"workload.requests": 40}
-    made = Debugger(blis_tui.load(name, set=size))
-    run_to_stop(made.run())
-    session = "session chat-0" if name == "conversations" else text
-    for one in (text, session):
+    made = finished(name)
+    for one in (text, *(["session chat-0"] if name == "conversations" and text == "first scheduled" else [])):
         breaks = parse_breakpoint(one, made.experiment)
         watch, stops = Watch((breaks,)), list[int]()
         run_to_stop(made.seek(0))

@@ -31,8 +31,9 @@ SIZES = [(34, 4), (36, 10), (60, 12), (76, 13), (76, 22), (98, 30), (100, 6), (1
 @pytest.mark.parametrize("event", [0, 1000])
 def test_the_text_fits_its_room(width: int, height: int, large: bool, event: int) -> None:
     view = view_with(knowing(event, at=event))
+    latencies = view.latencies()
     for chosen in range(len(SERIES)):
-        lines = metrics(view, view.latencies(), chosen, width, height, large=large).plain.split("\n")
+        lines = metrics(view, latencies, chosen, width, height, large=large).plain.split("\n")
         assert len(lines) <= height
         assert all(len(line) <= width for line in lines)
         assert any(SERIES[chosen].name in line for line in lines)
