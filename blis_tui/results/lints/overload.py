@@ -7,7 +7,6 @@ from operator import add
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.base.classes import NamedTuple
-from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import span_text
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
@@ -145,29 +144,31 @@ def unsettled(seen: LintContext) -> Finding | str:
         return "too few requests have arrived so far"
     if not seen.done:
         return "the run has not ended yet"
+    first, last = span
+    there = seen.flow.in_system()
+    quarters = [first + (last - first) * at // 4 for at in range(1, 5)]
+    (before, _, after), (came, _, comes) = there.means(quarters), there.fluxes(quarters)
+    if after * came.came <= (1 + _FILLS) * before * comes.came or after < _LEAST:
+        return ""
+    if (
+        drift(there.fluxes([first + (last - first) * at // _SLICES for at in range(_QUARTER, _SLICES + 1)])).z
+        <= _SURE_FILLS
+    ):
+        return ""
     jammed = overload(seen)
     if isinstance(jammed, Finding):
         return "under overload there is no steady state"
     if jammed:
         return jammed
-    first, last = span
-    cuts = [first + (last - first) * at // _SLICES for at in range(_SLICES + 1)]
-    there = seen.flow.in_system()
-    change, fluxes = trend(there.means(cuts)), there.fluxes(cuts)
-    came, comes = (whole_sum([flux.came for flux in fluxes[at : at + _QUARTER]]) for at in (_QUARTER, 3 * _QUARTER))
-    if change.after * came <= (1 + _FILLS) * change.before * comes or change.after < _LEAST:
-        return ""
-    if drift(fluxes[_QUARTER:]).z <= _SURE_FILLS:
-        return ""
     longer = longer_keys(seen)
     return Finding(
         id="unsettled",
         message=(
             f"The number of requests in the system was still growing at the last arrival: from an average of"
-            f" {change.before:,.1f} in the second quarter of the arrivals to {change.after:,.1f} in the last. A longer"
+            f" {before:,.1f} in the second quarter of the arrivals to {after:,.1f} in the last. A longer"
             " run has longer latencies."
         ),
-        figures={"second_quarter": change.before, "last_quarter": change.after},
+        figures={"second_quarter": before, "last_quarter": after},
         advice=f"Simulate longer ({longer[0]}); `blis-tui plan` goes on until it is known what lasts.",
         keys=longer,
     )

@@ -115,7 +115,7 @@ def test_figures_near_one_are_other_figures() -> None:
         assert set(near(one)) <= paths - {one.path}
     (rate,) = figures_at("kv.hit_rate")
     assert near(rate)[0] == "instances.N.kv.hit_rate"
-    assert "kv.peak_used" in near(rate)
+    assert "kv_tiers.tiers.NAME.hit_rate" in near(rate)
 
 
 def test_names_and_places_can_be_left_out() -> None:
