@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
@@ -116,6 +116,8 @@ class LintContext:
     """Simulated time until now."""
     done: bool
     """Whether no event follows."""
+    found: dict[str, Finding | str] = field(default_factory=dict)
+    """What checks have found on which others build, by name."""
 
     @property
     def gaps_us(self) -> dict[int, int]:
