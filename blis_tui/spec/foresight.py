@@ -22,7 +22,7 @@ _UNKNOWN: Final = "output_tokens"
 
 
 def foresight(plugin: Plugin) -> str:
-    """Return where the file of a plug-in reads ``output_tokens`` of something; empty if nowhere, or if it sees none.
+    """Return where the file of a plug-in reads ``output_tokens`` of something; empty = nowhere, or it sees none.
 
     It looks at names alone, so it also finds those of requests that have ended, which are known.
     """
@@ -30,9 +30,11 @@ def foresight(plugin: Plugin) -> str:
     if source is None:
         return ""
     path = Path(source)
+    if not path.is_file():  # it is in an archive
+        return ""
     lines = [
         node.lineno
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Attribute) and node.attr == _UNKNOWN and isinstance(node.ctx, ast.Load)
     ]
     if not lines:

@@ -176,8 +176,8 @@ class _Look:
     """By how many standard errors that estimate is beyond its limit; negative = within."""
     z_longer: float
     """The same of the last three quarters of the run, whatever bound is nearest there; at least ``z``."""
-    beyond: Mapping[str, tuple[float, float]]
-    """Bounded metric -> the share beyond its bound (of a mean: the mean), and its limit."""
+    beyond: Mapping[str, float]
+    """Bounded metric -> the share beyond its bound; of a mean, the mean."""
     far: frozenset[str]
     """The bounded metrics that are far from breaking their bounds."""
     gains: float
@@ -326,7 +326,7 @@ class SteadyRun:
             share=share,
             z=z,
             z_longer=max(z, *longer),
-            beyond={bound.metric: (estimate.value, bound.limit) for bound, estimate in estimates},
+            beyond={bound.metric: estimate.value for bound, estimate in estimates if bound.metric},
             gains=self._gains(),
             far=frozenset(bound.metric for bound in self._bounds if bound.is_far(start_us, now_us)),
             in_system=trend(self._in_system),
@@ -455,7 +455,7 @@ class SteadyRun:
             "beyond": look.share.value,
             "beyond_error": None if look.share.error == inf else look.share.error,
             "beyond_limit": look.nearest.limit,
-            "beyond_by_bound": {metric: share for metric, (share, _) in look.beyond.items() if metric},
+            "beyond_by_bound": dict(look.beyond),
             "in_system_before": look.in_system.before,
             "in_system_after": look.in_system.after,
             "open_sessions_before": None if sessions is None else look.sessions.before,

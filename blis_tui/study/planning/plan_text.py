@@ -291,10 +291,10 @@ def _what_else(plan: Plan, best: Candidate) -> Iterator[str]:
     failed = [
         trial for trial in best.tried if trial.known and not trial.all_hold and (trial.size or 0) < (best.size or 0)
     ]
-    if plan.question.max_rate or size_title(plan) != "instances" or not failed or failed[-1].nearest_limit is None:
+    last = failed[-1] if failed else None
+    if plan.question.max_rate or size_title(plan) != "instances" or last is None or last.nearest_limit is None:
         return
-    last = failed[-1]
-    metric = "" if last.nearest_limit is None else last.nearest_limit[0]
+    metric, _, _ = last.nearest_limit
     served, came = last.mean("steady.requests_per_s") or 0.0, last.mean("steady.offered_requests_per_s") or 0.0
     experiment = experiment_of(plan.question.study, best.point, plan.question.study.seeds[0])
     if ".itl_ms." in metric:
@@ -304,8 +304,8 @@ def _what_else(plan: Plan, best: Candidate) -> Iterator[str]:
         )
     elif (last.size or 1) > 1 and experiment.policy.routing.kind == "round-robin" and served > _AS_MUCH * came:
         yield (
-            f"{size_text(plan, last.size)} serve as much as arrives: what fails is how requests are spread over them."
-            " `round-robin` looks at no instance; --axis policy.routing=round-robin,least-loaded compares."
+            f"{size_text(plan, last.size)} serve as much as arrives, but `round-robin` looks at no instance. Fewer may"
+            " be enough where requests go to the least loaded one: --axis policy.routing=round-robin,least-loaded."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.errors import InputError
 from blis_tui.base.source import as_list, as_map
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
 
     Curve = Sequence[tuple[float, float]]
+
+_NOTHING: Final = 1e-9
 
 
 def require_steady(workload: Mapping[str, Json], rate_per_s: float | None, *, max_rate: bool = False) -> None:
@@ -44,7 +46,8 @@ def require_steady(workload: Mapping[str, Json], rate_per_s: float | None, *, ma
     of_rate = fsum(peak.values()) / fsum(shares.values())
     changes = [f"workload.clients.{at}.rate_curve=null" for at, client in clients.items() if "rate_curve" in client]
     if len(clients) > 1:
-        changes += [f"workload.clients.{at}.share={share:.6g}" for at, share in peak.items()]
+        # One that sends nothing at the peak has a share of next to nothing: none is no share.
+        changes += [f"workload.clients.{at}.share={share or _NOTHING:.6g}" for at, share in peak.items()]
     raise InputError(
         f"the load follows `rate_curve`, up to {of_rate:.6g} times `rate_per_s`, and a plan is for a load that lasts",
         help=" ".join(

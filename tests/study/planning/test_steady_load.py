@@ -65,6 +65,13 @@ def test_what_is_asked_for_is_in_the_advice() -> None:
     assert error.value.help == f"plan for the peak: --set workload.clients.0.rate_curve=null{copes}"
 
 
+def test_a_client_that_sends_nothing_at_the_peak_keeps_a_share_that_a_document_may_have() -> None:
+    with pytest.raises(InputError) as error:
+        require_steady(workload([(0, 1.0), (10, 0.0)], [(0, 0.0), (10, 5.0)]), None)
+    shares = re.findall(r"\.share=(\S+?)[; ]", f"{error.value.help} ")
+    assert [float(share) for share in shares] == [1e-9, 15.0]
+
+
 def test_a_load_that_lasts_is_none_of_it() -> None:
     require_steady(workload(None), None)
     require_steady(workload([(0, 0.5)]), 3.0)
