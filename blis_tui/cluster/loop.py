@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
-from blis_tui.cluster.routed_request import NO_NEXT_STAGE, QUEUED, RoutedRequest, put_off
+from blis_tui.cluster.routed_request import ARRIVAL, NO_NEXT_STAGE, QUEUED, RoutedRequest, put_off
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 
 if TYPE_CHECKING:
@@ -73,14 +73,15 @@ def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) ->
     """Process events without subscribers: an instance takes several steps in one go if nothing can come between.
 
     With ``exact``, a step of another instance counts as coming between. Otherwise instances defer plain decodes until
-    something else is due there or their results are asked for, and (unless others notice them) departures until the
-    next step that completes a request. At the end, all instances catch up with the first of them, so there may be some
-    more events than asked for. The resulting state is one that event-by-event processing also reaches.
+    something else is due there or their results are asked for, and (unless others notice them, or clients wait for
+    answers) departures until the next step that completes a request. At the end, all instances catch up with the first
+    of them, so there may be some more events than asked for. The resulting state is one that event-by-event processing
+    also reaches.
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
         step.loop.next_us = step.loop.due_us = time
     registry = cluster.pipeline.registry
-    if not exact and not registry.watched:
+    if not exact and not registry.watched and not cluster.pipeline.arrivals.await_answers:
         for instance in registry.instances:
             instance.loop.defer_departures()
     bound = _run(cluster, last, limit + 1, exact=exact)
@@ -250,7 +251,8 @@ def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> b
         event.handler(event.request, time)  # only ends the step of its request
         pipeline.events += 1
         return True
-    for instance in pipeline.registry.instances:
+    looks = order != ARRIVAL  # a client that sends looks at no instance
+    for instance in pipeline.registry.instances if looks else ():
         loop = instance.loop
         if event.instance_index in (None, instance.index):
             if loop.next_us < loop.due_us:

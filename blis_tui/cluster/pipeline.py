@@ -83,7 +83,7 @@ class Pipeline(Picklable):
     @property
     def can_run_ahead(self) -> bool:
         """Whether events on an instance affect others only through events that are pending already."""
-        return not self.registry.followers and not self.arrivals.await_answers
+        return not self.registry.followers
 
     @property
     def finished(self) -> bool:
