@@ -297,9 +297,10 @@ def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Se
     from blis_tui.study.planning.plan_text import plan_data  # noqa: PLC0415
 
     lost: Sequence[str] = ()
-    line = ProgressLine(written.progress)
+    line, so_far = ProgressLine(written.progress), _SoFar(question)
 
     def show(row: Row) -> None:
+        so_far.add(row)
         line.show_next(lambda number: _progress_text(number, row))
 
     with atomic_files() as opened, ExitStack() as running:
@@ -309,6 +310,10 @@ def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Se
         try:
             runner = running.enter_context(runs.runner(MOST_JOBS))
             answer = ask(question, runner, runs.kept(), show, warn)
+        except KeyboardInterrupt as error:
+            if so_far.runs:
+                error.add_note(so_far.text)
+            raise
         finally:
             line.clear()
         as_table = written.output_format == "table"
@@ -325,6 +330,38 @@ def _answer(question: Question, runs: Runs, written: _Written) -> tuple[Plan, Se
     if written.output is None:
         print_text(text, nl=False)
     return answer, lost
+
+
+class _SoFar:
+    """What a search has found, for whoever interrupts it: only that something fails is certain before it ends."""
+
+    def __init__(self, question: Question) -> None:
+        self._study = question.study
+        self._max_rate = question.max_rate
+        self._path = "workload.rate_per_s" if question.max_rate else question.size_path
+        self.runs = 0
+        self._failed: dict[str, float] = {}
+
+    def add(self, row: Row) -> None:
+        """Note a run; those with slower steps say nothing about the expected ones."""
+        from blis_tui.study.study_rows import point_text  # noqa: PLC0415  (heavy imports only when it runs)
+
+        self.runs += 1
+        coordinates, paths = row.coordinates, self._study.paths
+        tried = coordinates.get(self._path)
+        asked = all(path in (self._path, *paths) or path.startswith("workload.") for path in coordinates)
+        if row.in_long_run != "fails" or not asked or not isinstance(tried, int | float):
+            return
+        of = point_text(paths, coordinates)
+        nearest = min if self._max_rate else max
+        self._failed[of] = nearest(tried, self._failed.get(of, tried))
+
+    @property
+    def text(self) -> str:
+        """The number of runs, and what is not enough, or too much, by configuration."""
+        verdict = "is too much" if self._max_rate else "is not enough"
+        known = [f"{of}{of and ': '}{self._path} {number:g} {verdict}" for of, number in sorted(self._failed.items())]
+        return f"{plural(self.runs, 'run')} so far{', ' if known else ''}{'; '.join(known)}"
 
 
 def _deployed(kind: str, experiment: Experiment | None) -> Exported:

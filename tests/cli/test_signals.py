@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import blis_tui
 from blis_tui.cli import signals
 from blis_tui.cli.standard_streams import ExitCode
 
@@ -298,6 +300,26 @@ def test_a_signal_that_comes_where_python_keeps_errors_to_itself_is_an_exit_code
     child = Child("run", "quickstart", before=_at_import_of(module, CALLED_BY_PYTHON[text]))
     code, out, err = child.end(signal.SIGTERM)
     assert (code, out, err.strip()) == (ExitCode.INTERRUPTED, "", "")
+
+
+def test_an_interrupted_plan_says_what_is_not_enough() -> None:
+    """Here it is interrupted when the size is known, and others are asked about."""
+    slow = f"""
+import blis_tui.study.planning.plan
+def wait(*_, **__):
+    {SAY}
+    while True: pass
+blis_tui.study.planning.plan.other_estimates = wait
+"""
+    asked = ("--slo", "latency.ttft_ms.p99<=300", "--rate", "60", "--store", "none", "-j", "1")
+    code, out, err = Child("plan", "quickstart", *asked, before=slow).end(signal.SIGINT)
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    said = re.fullmatch(r"interrupted: (\d+) runs so far, cluster\.instances (\d+) is not enough", err.strip())
+    assert said is not None, err
+    best = blis_tui.plan("quickstart", slos=["latency.ttft_ms.p99<=300"], rate_per_s=60).best
+    assert best is not None
+    assert best.size == int(said[2]) + 1
+    assert int(said[1]) > 1
 
 
 @pytest.mark.parametrize("place", ["cli.run.Outputs", "spec.load.build"])
