@@ -56,6 +56,11 @@ class Runner(ABC):
     def busy(self) -> bool:
         """Whether a task has no outcome yet."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether another task would take nothing from those in progress."""
+        return False
+
     @abstractmethod
     def start(self, task: Task) -> None:
         """Accept a task."""
@@ -195,6 +200,11 @@ class ProcessRunner(Runner):
     def busy(self) -> bool:
         """See :attr:`Runner.busy`."""
         return bool(self._queue or self._working())
+
+    @property
+    def idle(self) -> bool:
+        """See :attr:`Runner.idle`."""
+        return len(self._queue) + len(self._working()) < self.jobs
 
     def start(self, task: Task) -> None:
         """See :meth:`Runner.start`."""

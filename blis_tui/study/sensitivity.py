@@ -142,8 +142,8 @@ def sensitivity(
     document = resolve_point(study, Point(0, ()), study.seeds[0]).document
     tried = tuple(_tried(document))
     values = [_assigned(document, path, value) for path, _, value in tried]
-    driver = Driver(study, store, on_run, warn)
-    (rows,) = driver.answer([_search(study, values)], runner)
+    with Driver(study, runner, store, on_run, warn) as driver:
+        (rows,) = driver.answer([_search(study, values)])
     count = len(study.seeds)
     groups = [rows[at : at + count] for at in range(0, len(rows), count)]
     metric, bound, upper = _tightest(groups[0], study.constraints)

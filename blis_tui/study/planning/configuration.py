@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.spec.overrides import Override
-    from blis_tui.study.planning.search import Knee, Probe
+    from blis_tui.study.planning.search import Knee, Probe, Wanted
     from blis_tui.study.study_rows import Row
 
 
@@ -281,19 +281,18 @@ class Configuration:
 
     def _ask(
         self,
-        search: Generator[list[Probe], list[Verdict], T],
+        search: Generator[Wanted, list[Verdict], T],
         placed: Callable[[Probe], tuple[int | None, float | None]],
         load: Load,
     ) -> Generator[list[Run], list[Row], T]:
         """Answer the probes of a search with simulations until it ends."""
         try:
-            probes = next(search)
+            wanted = next(search)
             while True:
-                runs = []
-                for probe in probes:
-                    size, rate = placed(probe)
-                    run = self._run(size, rate, self._study.seeds[probe.seed], load, quick=probe.quick)
-                    runs.append(run)
+                probes = wanted.probes
+                runs = [self._probing(probe, placed, load) for probe in probes]
+                if wanted.likely is not None:
+                    runs[-1] = replace(runs[-1], then=self._probing(wanted.likely, placed, load))
                 rows = self._judged((yield runs))
                 if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
                     raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
@@ -303,17 +302,20 @@ class Configuration:
                 verdicts = [self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)]
                 doubtful = [at for at, row in enumerate(rows) if verdicts[at].holds and self._doubtful(probes[at], row)]
                 for at in doubtful:
-                    others = self._judged(
-                        (yield [replace(runs[at], seed=seed) for seed in _other_seeds(runs[at].seed)])
-                    )
+                    seeds = _other_seeds(runs[at].seed)
+                    others = self._judged((yield [replace(runs[at], seed=seed, then=None) for seed in seeds]))
                     self._rows[placed(probes[at])] |= {row.seed: row for row in others}
                     found = [row.in_long_run for row in others]
                     if "fails" in found or "holds" not in found:
                         verdicts[at] = Verdict(holds=False)
-                probes = search.send(verdicts)
+                wanted = search.send(verdicts)
         except StopIteration as stop:
             answer: T = stop.value
             return answer
+
+    def _probing(self, probe: Probe, placed: Callable[[Probe], tuple[int | None, float | None]], load: Load) -> Run:
+        size, rate = placed(probe)
+        return self._run(size, rate, self._study.seeds[probe.seed], load, quick=probe.quick)
 
     def _doubtful(self, probe: Probe, row: Row) -> bool:
         """Return whether it may be luck that a run holds: its KV cache filled, and it is the only one."""

@@ -37,18 +37,17 @@ from blis_tui.study.planning.answer import (
 )
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.search import (
-    failure_reason,
-)
+from blis_tui.study.planning.search import failure_reason
 from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded, slower
 from blis_tui.study.point_summary import expected_of
 from blis_tui.study.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
+    from blis_tui.study.planning.driver import Search
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
     from blis_tui.study.study_rows import Row
@@ -86,27 +85,20 @@ def plan(
             help="add a bound: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
         )
     _require_sense(question)
-    driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [Configuration(question, point).search() for point in study.points]
     if question.confidence is not None:
         searches += [Configuration(question, point, question.confidence).search() for point in study.points]
-    answers = driver.answer(searches, runner)
-    candidates = tuple(_with_errors(question, answer) for answer in answers[-len(study.points) :])
+    with Driver(study, runner, MemoryStore() if store is None else store, on_run, warn) as driver:
+        answers = driver.answer(searches)
+        candidates = tuple(_with_errors(question, answer) for answer in answers[-len(study.points) :])
+        choice = _choose(question, candidates)
+        best = choice.best
+        second, slow, fewer = driver.answer_each(
+            other_estimates(question, best), _slower(question, best), _one_less(question, best)
+        )
     expected = answers[: len(study.points)]
-    choice = _choose(question, candidates)
-    best, trial = choice.best, None if choice.best is None else choice.best.decides
-    asked = best is not None and question.confidence is None
-    second = driver.answer([other_estimates(question, best)], runner)[0] if asked and best is not None else ()
+    trial = None if best is None else best.decides
     experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
-    slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
-    if_slower = on_slower = None
-    if asked and trial is not None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0:
-        (if_slower,) = driver.answer([on_slower_server(question, trial, slow)], runner)
-    if best is not None and if_slower is not None and not if_slower.holds:
-        (on_slower,) = driver.answer([Configuration(question, best.point, USUAL_CONFIDENCE, best).search()], runner)
-    fewer: MoreProcesses | None = None
-    if best is not None and experiment is not None and question.size_path == INSTANCES and not question.max_rate:
-        (fewer,) = driver.answer([_one_less(question, best, experiment)], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if trial is None else trial.rows
     limit = None if trial is None else trial.nearest_limit
@@ -121,9 +113,9 @@ def plan(
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
         opinions=second,
-        slower=slow,
-        if_slower=if_slower,
-        on_slower=on_slower,
+        slower=slow.server,
+        if_slower=slow.bound,
+        on_slower=slow.enough,
         as_expected=None if question.confidence is None else _choose(question, expected).best,
         front_end=fewer,
         ties=choice.ties,
@@ -149,13 +141,14 @@ def _require_sense(question: Question) -> None:
         )
 
 
-def _one_less(
-    question: Question, best: Candidate, experiment: Experiment
-) -> Generator[list[Run], list[Row], MoreProcesses | None]:
+def _one_less(question: Question, best: Candidate | None) -> Search[MoreProcesses | None]:
     """Find whether one instance less is enough with twice as many API server processes, if these limit it."""
-    trial, size = best.decides, (best.size or 1) - best.spare - 1
-    less = None if trial is None else best.at(size=size, rate_per_s=trial.rate_per_s)
+    if best is None or best.decides is None or question.size_path != INSTANCES or question.max_rate:
+        return None
+    size = (best.size or 1) - best.spare - 1
+    less = best.at(size=size, rate_per_s=best.decides.rate_per_s)
     offered = None if less is None else less.mean("offered.requests_per_s")
+    experiment = experiment_of(question.study, _sized(question, best), question.study.seeds[0])
     processes = None if offered is None else busy_processes(experiment, offered, size)
     if less is None or processes is None:
         return None
@@ -225,9 +218,29 @@ def _order(question: Question, candidate: Candidate, cost: str) -> tuple[float, 
     return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, candidate.point.number)
 
 
-def on_slower_server(
-    question: Question, trial: Trial, slow: SlowServer
-) -> Generator[list[Run], list[Row], OtherEstimate | None]:
+class _OnSlower(NamedTuple):
+    server: SlowServer | str | None = None
+    """See ``Plan.slower``, and so on."""
+    bound: OtherEstimate | None = None
+    enough: Candidate | None = None
+
+
+def _slower(question: Question, best: Candidate | None) -> Search[_OnSlower]:
+    """Find what a slower server changes and, if the answer does not hold there, what does."""
+    if best is None:
+        return _OnSlower()
+    confidence = question.confidence or USUAL_CONFIDENCE
+    slow, trial = slower(question.study, _sized(question, best), confidence), best.decides
+    asked = question.confidence is None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0
+    if not asked or trial is None or not isinstance(slow, SlowServer):
+        return _OnSlower(slow)
+    bound = yield from on_slower_server(question, trial, slow)
+    if bound is None or bound.holds:
+        return _OnSlower(slow, bound)
+    return _OnSlower(slow, bound, (yield from Configuration(question, best.point, confidence, best).search()))
+
+
+def on_slower_server(question: Question, trial: Trial, slow: SlowServer) -> Search[OtherEstimate | None]:
     """Find the effect of a slower server on the tightest bound at the answer, in the deciding run."""
     nearest = trial.nearest(question.study.constraints)
     if nearest is None:
@@ -243,9 +256,12 @@ def on_slower_server(
     return OtherEstimate(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=holds)
 
 
-def other_estimates(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[OtherEstimate, ...]]:
-    """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
-    trial = best.decides
+def other_estimates(question: Question, best: Candidate | None) -> Search[tuple[OtherEstimate, ...]]:
+    """Find each bounded figure at the answer with the other step-time models, in the deciding run.
+
+    A plan with a confidence names none.
+    """
+    trial = None if best is None or question.confidence is not None else best.decides
     if trial is None:
         return ()
     experiment, bounds = run_experiment(question.study, trial.rows[0]), question.study.constraints

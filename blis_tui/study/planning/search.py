@@ -1,7 +1,7 @@
 """Searches for the boundary between what holds and what does not, as coroutines.
 
-A search yields the probes that it needs next and is sent one verdict for each, in order. It does not know simulations,
-so it can be tested with any function.
+A search yields the probes that it needs next (``Wanted``) and is sent one verdict for each, in order. It does not know
+simulations, so it can be tested with any function.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import plural
 from blis_tui.study.samples import MIN_SERVED_SHARE
 from blis_tui.study.steady import SECTION
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from blis_tui.model import Expectation
     from blis_tui.study.study_rows import Row
@@ -82,8 +82,17 @@ class SmallestSize:
     """The size below, which fails with at least one seed; None = there is none."""
 
 
-RateSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Knee]"
-SizeSearch: TypeAlias = "Generator[list[Probe], list[Verdict], SmallestSize]"
+class Wanted(NamedTuple):
+    """What a search waits for."""
+
+    probes: Sequence[Probe]
+    """Probes whose verdicts it needs."""
+    likely: Probe | None = None
+    """The probe that it probably needs next, which may be tried meanwhile where nothing else has to be."""
+
+
+RateSearch: TypeAlias = "Generator[Wanted, list[Verdict], Knee]"
+SizeSearch: TypeAlias = "Generator[Wanted, list[Verdict], SmallestSize]"
 
 
 class _Known:
@@ -93,23 +102,30 @@ class _Known:
         self.seeds = seeds
         self._verdicts: dict[Probe, Verdict] = {}
 
-    def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
-        """Return the verdicts of some probes; unknown ones are requested together."""
+    def ask(
+        self, wanted: Iterable[Probe], likely: Probe | None = None
+    ) -> Generator[Wanted, list[Verdict], list[Verdict]]:
+        """Return the verdicts of some probes; unknown ones are requested together.
+
+        ``likely`` is what will probably be asked for next.
+        """
         probes = list(wanted)
         new = [probe for probe in dict.fromkeys(probes) if probe not in self._verdicts]
         if new:
-            verdicts = yield new
+            verdicts = yield Wanted(new, None if likely in self._verdicts else likely)
             self._verdicts.update(zip(new, verdicts, strict=True))
         return [self._verdicts[probe] for probe in probes]
 
-    def one(self, value: float, *, quick: bool = False) -> Generator[list[Probe], list[Verdict], Verdict]:
+    def one(
+        self, value: float, *, quick: bool = False, likely: Probe | None = None
+    ) -> Generator[Wanted, list[Verdict], Verdict]:
         """Return the verdict with the first seed; what breaks at once need not be run for longer."""
         at_once = self._verdicts.get(Probe(value, 0, quick=True))
         if at_once is not None and not at_once.holds:
             return at_once
-        return (yield from self.ask([Probe(value, 0, quick)]))[0]
+        return (yield from self.ask([Probe(value, 0, quick)], likely))[0]
 
-    def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
+    def share(self, value: float) -> Generator[Wanted, list[Verdict], float]:
         """Return the share of the seeds with which a value holds."""
         verdicts = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
         return len([verdict for verdict in verdicts if verdict.holds]) / self.seeds
@@ -151,7 +167,7 @@ def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = Fal
 
 def _narrowed(
     known: _Known, guess: float, precision: float, *, quick: bool = False
-) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
+) -> Generator[Wanted, list[Verdict], tuple[float, float] | Knee]:
     """Return a rate that holds and one that does not with the first seed, no farther apart than the precision."""
     ends = yield from _bracket(known, guess, precision, quick=quick)
     if isinstance(ends, Knee):
@@ -167,7 +183,7 @@ def _narrowed(
 
 def _expand_rate(
     known: _Known, rate: float, step: float, *, holds: bool
-) -> Generator[list[Probe], list[Verdict], float | None]:
+) -> Generator[Wanted, list[Verdict], float | None]:
     """Move from a rate in growing steps until every seed holds (or none does); None = not even far away.
 
     Only seeds that disagree are tried again, because what holds at a rate holds at a lower one. Before a rate is
@@ -193,7 +209,7 @@ def _expand_rate(
 
 def _bracket(
     known: _Known, guess: float, precision: float, *, quick: bool
-) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
+) -> Generator[Wanted, list[Verdict], tuple[float, float] | Knee]:
     """Return a rate that holds and one that does not, with the first seed."""
     low = high = None
     rate, factor = rounded(guess), _STEP
@@ -247,7 +263,7 @@ def search_size(
     if not (quick and near):
         low, high = yield from _size_boundary(known, min(max(guess, least), most), least, most, quick=quick)
     if quick:
-        low, high = yield from _climbed(known, low, high, most)
+        low, high = yield from _climbed(known, low, high, most, guess)
     while high <= most and (yield from known.share(high)) < 1:
         low, high = high, high + 1
     return SmallestSize(holds=high if high <= most else None, fails=low if low >= least else None)
@@ -255,14 +271,16 @@ def search_size(
 
 def _size_boundary(
     known: _Known, size: int, least: int, most: int, *, quick: bool
-) -> Generator[list[Probe], list[Verdict], tuple[int, int]]:
+) -> Generator[Wanted, list[Verdict], tuple[int, int]]:
     """Return the largest size known to fail with the first seed, and the smallest known to hold, next to it."""
     low, high, step = least - 1, most + 1, 1
     tried = 0
     while high - low > 1:
-        if (yield from known.one(size, quick=quick)).holds:
+        smaller = max(size - step, low + 1) if low < least else (low + size) // 2
+        likely = Probe(smaller, 0, quick) if smaller < size else Probe(size, 0)
+        if (yield from known.one(size, quick=quick, likely=likely)).holds:
             high = size
-            size = max(size - step, low + 1) if low < least else (low + size) // 2
+            size = smaller
         else:
             low = size
             size = min(size + step, most) if high > most else (size + high) // 2
@@ -271,14 +289,21 @@ def _size_boundary(
     return low, high
 
 
-def _climbed(known: _Known, low: int, size: int, most: int) -> Generator[list[Probe], list[Verdict], tuple[int, int]]:
+def _climbed(
+    known: _Known, low: int, size: int, most: int, guess: int
+) -> Generator[Wanted, list[Verdict], tuple[int, int]]:
     """Go up from a size that does not break at once, to one that holds; return it with the size below, which fails.
 
     That a size fails is known much sooner than that it holds, so it is approached from below: in steps that double, but
-    by one from a size that is nearly enough.
+    by one from a size that is nearly enough. About how many are enough (``guess``) only says what is likely.
     """
     step, steps_of_one = 1, 0
-    while size <= most and not (verdict := (yield from known.one(size))).holds:
+    while size <= most:
+        following = min(size + step, most) if size < guess else (low + size) // 2
+        likely = Probe(following, 0) if low < following != size else None
+        verdict = yield from known.one(size, likely=likely)
+        if verdict.holds:
+            break
         nearly = verdict.nearly and steps_of_one < _MOST_STEPS_OF_ONE
         low, size = size, most + 1 if size == most else min(size + (1 if nearly else step), most)
         step, steps_of_one = (1, steps_of_one + 1) if nearly else (2 * step, steps_of_one)

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.spec.study.study_records import Point
-from blis_tui.study.planning.search import Knee, Probe, Verdict, rounded, search_rate, search_size, verdict_of
+from blis_tui.study.planning.search import Knee, Probe, Verdict, Wanted, rounded, search_rate, search_size, verdict_of
 from blis_tui.study.study_rows import Row
 
 T = TypeVar("T")
 
 
-def drive(search: Generator[list[Probe], list[Verdict], T], judge: Callable[[Probe], Verdict]) -> tuple[T, list[Probe]]:
+def drive(search: Generator[Wanted, list[Verdict], T], judge: Callable[[Probe], Verdict]) -> tuple[T, list[Probe]]:
     """What a search returns, and all that it asked for."""
     asked: list[Probe] = []
     try:
-        probes = next(search)
+        probes = next(search).probes
         while True:
             asked += probes
-            probes = search.send([judge(probe) for probe in probes])
+            probes = search.send([judge(probe) for probe in probes]).probes
     except StopIteration as stop:
         return stop.value, asked
 
