@@ -361,9 +361,13 @@ class SteadyRun:
         return max(surely)
 
     def _dispersion(self) -> float:
-        """Return the dispersion of what has arrived: that of counts, and that of the more varied of the two lengths."""
-        width = max(1, self._ticks // _BINS)
-        marks = self._arrived[::width]
+        """Return the dispersion of what has arrived: that of counts, and that of the more varied of the two lengths.
+
+        Counts are those since the first quarter: of sessions, ever more requests come until the first of them end.
+        """
+        since = self._ticks // 4
+        width = max(1, (self._ticks - since) // _BINS)
+        marks = self._arrived[since::width]
         counts = [after - before for before, after in pairwise(marks)]
         usual = mean(counts or [0])
         variance = mean([(count - usual) * (count - usual) for count in counts] or [0.0])
