@@ -23,7 +23,7 @@ from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.study_rows import numbers, point_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.results.expected_error import Band, Expectation
@@ -147,15 +147,12 @@ class PointSummary:
     @property
     def grows(self) -> bool:
         """Whether its bounds only held as long as it ran: at the end of a run, ever more was in the system."""
-        return self.ok is True and self._warns(_GROWS)
+        return self.ok is True and any(map(still_grows, self.rows))
 
     @property
     def short(self) -> bool:
         """Whether its bounds held in a run of which much is ramp-up and drain."""
-        return self.ok is True and self._warns(_SHORT)
-
-    def _warns(self, names: Collection[str]) -> bool:
-        return any(name in row.warnings for row in self.rows for name in names)
+        return self.ok is True and any(_SHORT in row.warnings for row in self.rows)
 
     @property
     def coordinates(self) -> Mapping[str, Json]:
@@ -170,6 +167,11 @@ class PointSummary:
     def values(self, metric: str) -> list[float]:
         """Return a figure of each run that has it."""
         return numbers(self.rows, metric)
+
+
+def still_grows(row: Row) -> bool:
+    """Return whether at the end of a run ever more was in the system, so that a longer one has longer latencies."""
+    return any(name in row.warnings for name in _GROWS)
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
@@ -220,7 +222,7 @@ def _dominates(place: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 _GROWS: Final = ("overload", "unsettled")
-_SHORT: Final = ("start-and-drain",)
+_SHORT: Final = "start-and-drain"
 """Warnings of runs whose figures say little about the long run."""
 _NAMED: Final = 3
 """Maximum number of points named."""
