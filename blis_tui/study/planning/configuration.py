@@ -27,6 +27,7 @@ from blis_tui.study.planning.search import (
 )
 from blis_tui.study.planning.slower import SlowServer, slower
 from blis_tui.study.planning.steady_load import require_steady
+from blis_tui.study.sensitivity import OF_HALVES
 from blis_tui.study.steady import KV_FULL, SECTION, Steady
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ _MORE_SEEDS: Final = 2
 """With how many other seeds a run must not fail if its KV cache filled. A batch whose cache is about to fill may hold
 for many minutes; once requests are preempted, what they computed is computed again, and it never recovers. When that
 happens is chance, so one run that held shows little."""
+
+
+_TWO_POOLS: Final = (
+    "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that may grow:"
+    " --sizes cluster.pools.{pool}.instances=1..16"
+)
 
 
 class Configuration:
@@ -212,19 +219,32 @@ class Configuration:
         path, cluster = self._question.size_path, as_map(document.get("cluster"))
         pools, split = as_list(cluster.get("pools")), as_map(cluster.get("disaggregation"))
         message = hint = ""
-        if pools:
+        if path in OF_HALVES and not pools and _splits_all(split) and not self._total_follows(document):
+            message = f"{path} may grow, but {INSTANCES} is fixed, and instances of neither half get no requests"
+            hint = (
+                f"remove {INSTANCES}, which is then the sum of both; or {_TWO_POOLS.format(pool=OF_HALVES.index(path))}"
+            )
+        elif path != INSTANCES:
+            return
+        elif pools:
             message = f"{path} is the sum of the instances of its pools"
             hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
-        elif split and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always"):
+        elif _splits_all(split):
             message = f"{path} may grow, but all requests are split between a fixed number of instances"
-            hint = (
-                "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that"
-                " may grow: --sizes cluster.pools.1.instances=1..16"
-            )
-        if path == INSTANCES and message:
+            hint = _TWO_POOLS.format(pool=1)
+        if message:
             written = f"{path}={self._question.least}..{self._question.most}"
             place = Location(Source("--sizes", written), Span(1, 1, len(path) + 1))
             raise SpecError([located("BLIS2022", message, place, hint=hint)])
+
+    def _total_follows(self, document: Mapping[str, Json]) -> bool:
+        """Return whether one more instance of a half is one more of the cluster, as where no number of all is given."""
+        more = Point(0, (*self._point.overrides, *self._size(_own_size(document, self._question.size_path) + 1)))
+        try:
+            grown = as_map(resolve_point(self._study, more).document.data)
+        except SpecError:
+            return False
+        return _own_size(grown, INSTANCES) > _own_size(document, INSTANCES)
 
     def _require_sizes(self) -> None:
         """Raise SpecError if the size path is no key, or cannot have such values."""
@@ -425,6 +445,11 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
     for step in path.split("."):
         value = value[int(step)] if isinstance(value, list) and step.isdecimal() else as_map(value).get(step)
     return value if isinstance(value, int) and value > 0 else 1
+
+
+def _splits_all(split: Mapping[str, Json]) -> bool:
+    """Return whether all requests prefill and decode apart."""
+    return bool(split) and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always")
 
 
 # ---- the load of a run ----

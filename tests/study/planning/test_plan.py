@@ -302,6 +302,23 @@ def test_more_instances_than_requests_are_split_between_would_do_nothing(store: 
     assert "two `cluster.pools` with the roles prefill and decode" in str(caught.value.diagnostics[0].help)
 
 
+def test_a_half_may_grow_if_the_cluster_grows_with_it(store: MemoryStore) -> None:
+    """Otherwise its smaller sizes leave instances without work, which are paid for all the same."""
+    path, load = "cluster.disaggregation.decode_instances", {"workload.requests": 20, "latency": "roofline"}
+    split = {**question(bound=1e4, metric=EASY).study.document, "experiment": "disaggregation", "seeds": 1, "set": load}
+    asked = Question(study=read_study(parse(Source("x", json.dumps(split)))), rate_per_s=2.0, size_path=path, most=3)
+    with pytest.raises(SpecError, match="instances of neither half get no requests") as caught:
+        plan(asked, InProcessRunner(), store)
+    assert "cluster.pools.1.instances=1..16" in str(caught.value.diagnostics[0].help)
+    sized = {"cluster": {"disaggregation": {"prefill_instances": 2, "decode_instances": 2}}}
+    study = read_study(parse(Source("x", json.dumps({**split, "set": {**load, **sized}}))))
+    found = plan(replace(asked, study=study), InProcessRunner(), store)
+    assert found.best is not None
+    assert found.best.size == 1
+    assert found.best.found is not None
+    assert found.best.found.mean("cost.gpus") == 3
+
+
 def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) -> None:
     found = plan(of_fleet(size_path="cluster.pools.1.instances", most=3), InProcessRunner(), store)
     lines = plan_text(found).splitlines()
