@@ -155,6 +155,15 @@ class PointSummary:
         return self.ok is True and any(_SHORT in row.warnings for row in self.rows)
 
     @property
+    def unserved(self) -> float:
+        """The mean share of its requests that were rejected, dropped, lost or timed out, of which no latency tells."""
+        shares = []
+        for row in self.rows:
+            total, *away = (sum(map(int, numbers([row], f"requests.{name}"))) for name in ("total", *_AWAY))
+            shares.append(sum(away) / total if total else 0.0)
+        return fsum(shares) / len(shares)
+
+    @property
     def coordinates(self) -> Mapping[str, Json]:
         """The point's values by path."""
         return self.point.coordinates
@@ -224,6 +233,8 @@ def _dominates(place: tuple[float, ...], other: tuple[float, ...]) -> bool:
 _GROWS: Final = ("overload", "unsettled")
 _SHORT: Final = "start-and-drain"
 """Warnings of runs whose figures say little about the long run."""
+_AWAY: Final = ("rejected", "dropped_unservable", "timed_out", "lost")
+"""How requests end without being served."""
 _NAMED: Final = 3
 """Maximum number of points named."""
 _WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")
