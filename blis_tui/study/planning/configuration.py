@@ -484,6 +484,7 @@ class Load:
         least: the minimum number for the bounds.
         duration_s: minimum time during which requests arrive.
         horizon: whether the experiment has a horizon.
+        cut: whether it also has a number of requests, after which sessions would not go on.
     """
 
     own_rate_per_s: float | None
@@ -495,6 +496,7 @@ class Load:
     least: int
     duration_s: float
     horizon: bool = False
+    cut: bool = False
 
     def require_rate(self) -> None:
         """Raise InputError if the rate of the workload cannot be changed."""
@@ -526,7 +528,7 @@ class Load:
                 rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
             )
         if self.counted and rate is not None:
-            assignments[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
+            assignments |= self._many(min(max(self.least, ceil(rate * self.duration_s)), MOST))
         return assignments
 
     @property
@@ -536,7 +538,7 @@ class Load:
 
     def for_ever(self, rate_per_s: float | None) -> dict[str, object]:
         """Return the assignments for a rate at which requests arrive for as long as a run needs them."""
-        return {**self.at(rate_per_s), **({self.counted: MOST} if self.counted else {})}
+        return {**self.at(rate_per_s), **(self._many(MOST) if self.counted else {})}
 
     def all_at_once(self, instances: int) -> dict[str, object]:
         """Return the assignments for arrivals much faster than ``instances`` instances can serve."""
@@ -550,12 +552,16 @@ class Load:
 
     def fewer(self) -> dict[str, object]:
         """Return the assignment for a first look at requests that come one by one: a quarter of them."""
-        return {self.counted: ceil(self.least / _FIRST)} if self.counted else {}
+        return self._many(ceil(self.least / _FIRST)) if self.counted else {}
 
     def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
         self.require_rate()
         rate = factor if self.scaled else max(factor * (self.own_rate_per_s or 1.0), least_rate)
-        return {self.path: rate, self.counted: count} if self.counted else {self.path: rate}
+        return {self.path: rate, **(self._many(count) if self.counted else {})}
+
+    def _many(self, count: int) -> dict[str, object]:
+        """Return the assignments for that many requests or sessions."""
+        return {self.counted: count, **({"workload.requests": None} if self.cut else {})}
 
 
 def capacity_of(flooded: Row, of: str) -> float | None:
@@ -613,6 +619,7 @@ def load_of(
         least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
         duration_s=duration_s,
         horizon=document.get("horizon_us") != "none",
+        cut=sessions and counted and isinstance(workload.get("requests"), int),
     )
 
 
