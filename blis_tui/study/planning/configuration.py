@@ -10,6 +10,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import Diagnostic, about, located
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.source import Location, Source, Span, as_list, as_map
+from blis_tui.base.units import plural
 from blis_tui.model.keys import LARGEST_SEED
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import resolve_point
@@ -208,11 +209,14 @@ class Configuration:
         return ceil(wanted * own / capacity)
 
     def _not_enough_text(self, most: int, rate: float | None) -> str:
-        """Return why nothing up to a size holds."""
-        many = f"{self._question.size_path} {most} is"
+        """Return why nothing up to a size holds, or that this is not known."""
+        many, verb = f"{self._question.size_path} {most}", "is"
         if self._question.size_path == INSTANCES:
-            many = "1 instance is" if most == 1 else f"{most} instances are"
-        return f"{many} not enough ({self._reason(most, rate)}), and more were not tried"
+            many, verb = plural(most, "instance"), "is" if most == 1 else "are"
+        found = {row.in_long_run for row in self._rows.get((most, rate), {}).values()}
+        open_yet = "not known" in found and "fails" not in found
+        what = f"whether {many} {verb} enough is not known" if open_yet else f"{many} {verb} not enough"
+        return f"{what} ({self._reason(most, rate)}), and more were not tried"
 
     def _require_room_to_grow(self, document: Mapping[str, Json]) -> None:
         """Raise SpecError if more instances cannot help: there is one number that fits the pools, or the split."""

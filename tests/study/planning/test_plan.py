@@ -641,6 +641,13 @@ def test_as_many_instances_as_may_be_down_come_on_top(store: MemoryStore, sized:
     assert f"so they do while any 2 instances of the {best.size} are down." in one_line(found)
 
 
+def test_a_pool_that_may_lack_an_instance_is_named_and_nothing_said_of_others(store: MemoryStore) -> None:
+    path = "cluster.pools.1.instances"
+    text = one_line(plan(of_fleet(size_path=path, most=3, spare=1, rate_per_s=1.0), InProcessRunner(), store))
+    assert "The bounds hold with pools.1.instances 1, so they do while any 1 instance of the 2 is down; " in text
+    assert "without another one they were not tried." in text
+
+
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
