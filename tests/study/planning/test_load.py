@@ -88,9 +88,9 @@ def test_a_number_of_requests_does_not_end_runs_that_count_sessions() -> None:
     assert alone is not None
     assert both is not None
     assert alone.size == both.size == 1
-    assert alone.found is not None
-    assert both.found is not None
-    assert both.found.mean("requests.total") == alone.found.mean("requests.total") > 150
+    totals = [best.found.mean("requests.total") for best in (alone, both) if best.found is not None]
+    assert totals[0] == totals[1]
+    assert min(total or 0.0 for total in totals) > 150
 
 
 def test_a_rate_counts_what_its_clients_send() -> None:
