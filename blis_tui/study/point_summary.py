@@ -20,6 +20,7 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.samples import MIN_SERVED_SHARE
 from blis_tui.study.study_rows import numbers, point_text
 
 if TYPE_CHECKING:
@@ -162,6 +163,11 @@ class PointSummary:
             total, *away = (sum(map(int, numbers([row], f"requests.{name}"))) for name in ("total", *_AWAY))
             shares.append(sum(away) / total if total else 0.0)
         return fsum(shares) / len(shares)
+
+    @property
+    def turns_away(self) -> bool:
+        """Whether these are so many that its latencies are not those of its load."""
+        return self.unserved > 1 - MIN_SERVED_SHARE
 
     @property
     def coordinates(self) -> Mapping[str, Json]:

@@ -11,7 +11,6 @@ from blis_tui.base.text import aligned, cut, printable, scatter
 from blis_tui.base.units import fine_bar, number_text, percent_text, plural
 from blis_tui.study.costs import PRICES
 from blis_tui.study.point_summary import load_paths, ranked_by, scenarios, step_times_lines, study_front, summaries
-from blis_tui.study.samples import MIN_SERVED_SHARE
 from blis_tui.study.study_rows import USUAL, short_names, value_text, wanted_metrics
 
 if TYPE_CHECKING:
@@ -261,7 +260,7 @@ def _unserved(points: Sequence[PointSummary]) -> Iterator[str]:
 
 def _away(point: PointSummary) -> str:
     """Return which share of a point's requests was not served; empty if it is hardly any, or the runs are not done."""
-    if point.status != "done" or point.unserved <= 1 - MIN_SERVED_SHARE:
+    if point.status != "done" or not point.turns_away:
         return ""
     return f"{percent_text(round(1000 * point.unserved), 1000)} not served"
 
