@@ -168,8 +168,8 @@ _SLO_CLASSES: Final = (
     "Least urgent: runs on leftover capacity.",
 )
 _RATE: Final = (
-    "Mean rate of all clients together, in requests per second. A client's `rate_curve` multiplies its share of this"
-    " by a factor that varies."
+    "Mean rate of all clients together, in requests per second; where a client has a `rate_curve`, what its factors"
+    " multiply."
 )
 _STAGE_RATE: Final = "Mean rate of all clients together, in requests per second."
 
