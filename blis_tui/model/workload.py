@@ -167,7 +167,11 @@ _SLO_CLASSES: Final = (
     "Work that must be done, but at any time.",
     "Least urgent: runs on leftover capacity.",
 )
-_RATE: Final = "Mean rate of all clients together, in requests per second."
+_RATE: Final = (
+    "Mean rate of all clients together, in requests per second; where a client has a `rate_curve`, what its factors"
+    " multiply."
+)
+_STAGE_RATE: Final = "Mean rate of all clients together, in requests per second."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -611,7 +615,7 @@ class Client:
 class Stage:
     """A rate for some time."""
 
-    rate_per_s: float = key(_RATE, minimum=SMALLEST, maximum=10**6, examples=[8.0])
+    rate_per_s: float = key(_STAGE_RATE, minimum=SMALLEST, maximum=10**6, examples=[8.0])
     duration_s: float = key("Duration in seconds.", minimum=SMALLEST, maximum=10**8, examples=[600.0])
 
 

@@ -35,7 +35,7 @@ from blis_tui.pictures.page import (
 )
 from blis_tui.pictures.points import Points, chosen_section, coordinate, short, verdict
 from blis_tui.spec.study.study_records import Objective
-from blis_tui.study.point_summary import load_paths, scenarios, step_times_lines, study_front
+from blis_tui.study.point_summary import load_paths, scenarios, step_times_lines, still_grows, study_front
 from blis_tui.study.study_rows import value_text
 from blis_tui.study.study_text import best_words, bound_text, same_load, ties_text
 
@@ -474,9 +474,9 @@ LINES: Final = 14
 """Maximum number of lines."""
 
 _NOTE: Final = (
-    "Stars are knees: up to that rate every point meets all bounds, and none is overloaded. The true knee lies"
-    " between a star and the next point, or, where the star is hollow, beyond the last one. Bars reach from the lowest"
-    " to the highest seed."
+    "Stars are knees: up to that rate every point meets all bounds, none is overloaded, and all serve 99 % of their"
+    " requests. The true knee lies between a star and the next point, or, where the star is hollow, beyond the last"
+    " one. Bars reach from the lowest to the highest seed."
 )
 
 
@@ -489,14 +489,14 @@ class PlotLine(NamedTuple):
 
     @property
     def knee(self) -> int | None:
-        """Return the index of the highest rate up to which every point meets all bounds without overload, or None."""
+        """Return the index of the highest rate up to which every point meets all bounds to last, or None.
+
+        That is without overload, and for nearly all requests.
+        """
         good = 0
         for member in self.members:
-            if (
-                member.ok is False
-                or member.status != "done"
-                or any(name in row.warnings for row in member.rows for name in ("overload", "unsettled"))
-            ):
+            lasts = member.status == "done" and not any(map(still_grows, member.rows))
+            if member.ok is False or not lasts or member.turns_away:
                 break
             good += 1
         return good - 1 if good else None

@@ -628,6 +628,10 @@ def document_hint(kind: str, name: str, known: Collection[str]) -> str:
 
 def metric_hint(metric: str, known: Collection[str]) -> str:
     """Return a hint for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
+    from blis_tui.spec.metric_names import entry_meant  # noqa: PLC0415  (only needed for wrong documents)
+
+    if entry := entry_meant(metric):
+        return f"did you mean `{entry}`?"
     group = {other for other in known if other.startswith(f"{metric.partition('.')[0]}.")}
     return suggestion(metric, group or known, otherwise="examples of metrics are", meant=metrics_meant(metric))
 

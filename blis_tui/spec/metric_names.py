@@ -142,6 +142,13 @@ def is_open_ended(name: str) -> bool:
     return name in entry_metrics(part, entry)
 
 
+def entry_meant(name: str) -> str:
+    """Return the metric of an entry, such as ``slo.classes.chat.good``, that ``slo.chat.good`` means; empty = none."""
+    nested = (part for part in _NAMED if name.startswith(f"{part.partition('.')[0]}.") and "." in part)
+    meant = (part + name[len(part.partition(".")[0]) :] for part in nested)
+    return next((metric for metric in meant if is_open_ended(metric)), "")
+
+
 def unknown_step(steps: tuple[str, ...]) -> int | None:
     """Return the position of the first step of a path into reports that no report has; None = some may have it."""
     if not steps or steps[0] not in {field.name for field in fields(_record("report.Report"))}:

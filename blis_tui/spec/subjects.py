@@ -133,8 +133,15 @@ def _held(word: str) -> Iterator[Subject]:
         yield from (
             Subject(report_figures.figure_text(figure), report_figures.figure_data(figure)) for figure in figures
         )
-    if word in COSTS:
-        yield Subject(f"{word}: a metric of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
+    costs = [(name, about) for name, about in COSTS.items() if word in (name, *name.split("."))]
+    if len(costs) > 1:
+        data: Json = [{"figure": name, "meaning": about} for name, about in costs]
+        yield Subject(report_figures.listed(f"{word}: metrics of studies", costs), data)
+    else:
+        yield from (
+            Subject(f"{name}: a metric of studies\n\n{about}\n", {"figure": name, "meaning": about})
+            for name, about in costs
+        )
 
 
 def _of_rows(word: str) -> Iterator[Subject]:

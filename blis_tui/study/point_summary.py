@@ -20,10 +20,11 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.samples import MIN_SERVED_SHARE
 from blis_tui.study.study_rows import numbers, point_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.results.expected_error import Band, Expectation
@@ -147,15 +148,26 @@ class PointSummary:
     @property
     def grows(self) -> bool:
         """Whether its bounds only held as long as it ran: at the end of a run, ever more was in the system."""
-        return self.ok is True and self._warns(_GROWS)
+        return self.ok is True and any(map(still_grows, self.rows))
 
     @property
     def short(self) -> bool:
         """Whether its bounds held in a run of which much is ramp-up and drain."""
-        return self.ok is True and self._warns(_SHORT)
+        return self.ok is True and any(_SHORT in row.warnings for row in self.rows)
 
-    def _warns(self, names: Collection[str]) -> bool:
-        return any(name in row.warnings for row in self.rows for name in names)
+    @property
+    def unserved(self) -> float:
+        """The mean share of its requests that were rejected, dropped, lost or timed out, of which no latency tells."""
+        shares = []
+        for row in self.rows:
+            total, *away = (sum(map(int, numbers([row], f"requests.{name}"))) for name in ("total", *_AWAY))
+            shares.append(sum(away) / total if total else 0.0)
+        return fsum(shares) / len(shares)
+
+    @property
+    def turns_away(self) -> bool:
+        """Whether these are so many that its latencies are not those of its load."""
+        return self.unserved > 1 - MIN_SERVED_SHARE
 
     @property
     def coordinates(self) -> Mapping[str, Json]:
@@ -170,6 +182,11 @@ class PointSummary:
     def values(self, metric: str) -> list[float]:
         """Return a figure of each run that has it."""
         return numbers(self.rows, metric)
+
+
+def still_grows(row: Row) -> bool:
+    """Return whether at the end of a run ever more was in the system, so that a longer one has longer latencies."""
+    return any(name in row.warnings for name in _GROWS)
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
@@ -220,8 +237,10 @@ def _dominates(place: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 _GROWS: Final = ("overload", "unsettled")
-_SHORT: Final = ("start-and-drain",)
+_SHORT: Final = "start-and-drain"
 """Warnings of runs whose figures say little about the long run."""
+_AWAY: Final = ("rejected", "dropped_unservable", "timed_out", "lost")
+"""How requests end without being served."""
 _NAMED: Final = 3
 """Maximum number of points named."""
 _WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")

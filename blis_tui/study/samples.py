@@ -206,9 +206,9 @@ class Latencies(BoundSamples):
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
             return _mean_sentence(self.metric, estimate, bound)
-        return (
-            f"{_share(estimate)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
-        )
+        what = _name(self.metric)
+        what = f"{'an' if what[0] in 'AEIO' else 'a'} {what}"
+        return f"{_share(estimate)} of the requests have {what} above {bound}, {_percent(self.limit)} may"
 
 
 class Gaps(BoundSamples):

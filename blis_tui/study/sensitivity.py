@@ -7,6 +7,7 @@ Student's t, which assumes normal differences; a change is significant if the in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.study_records import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
+from blis_tui.study.point_summary import still_grows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -63,8 +65,14 @@ _NOT_BESIDE_CHUNKS: Final = ("engine.max_num_batched_tokens", "engine.long_prefi
 """Keys that such a rule ignores."""
 _LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
 """Values of keys that a resolved experiment may omit."""
-_OF_HALVES: Final = tuple(f"cluster.disaggregation.{half}_instances" for half in ("prefill", "decode"))
+OF_HALVES: Final = tuple(f"cluster.disaggregation.{half}_instances" for half in ("prefill", "decode"))
 """The numbers of instances of a cluster that is split without pools."""
+_GROWING: Final = "? "
+_LONGER: Final = (
+    f"{_GROWING}in some of these runs ever more requests were in the system when the arrivals ended: longer runs have",
+    "longer latencies. `blis-tui plan` runs until it is known what lasts; here more requests show it",
+    "(workload.requests).",
+)
 _STEP: Final = 0.05
 _MOST_SHARE: Final = 0.98
 _T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -87,6 +95,9 @@ class Effect:
     """Half of the 95 % interval of that mean; 0 if seeds make no difference."""
     holds: int = 0
     """Number of seeds with which all bounds hold."""
+    growing: int = 0
+    """Number of these with which ever more requests were in the system at the end, so that they may not in the long
+    run."""
     why: str = ""
     """Why it cannot be run."""
 
@@ -107,6 +118,8 @@ class Sensitivity:
     figure: float
     """Mean over the seeds, without changes."""
     holds: int
+    growing: int
+    """Number of these seeds with which ever more requests were in the system at the end."""
     seeds: tuple[int, ...]
     effects: tuple[Effect, ...]
     runs: int
@@ -158,7 +171,8 @@ def sensitivity(
         bound=bound,
         upper=upper,
         figure=fsum(known) / len(known),
-        holds=_holding(groups[0], study.constraints),
+        holds=len(_holding(groups[0], study.constraints)),
+        growing=len([row for row in _holding(groups[0], study.constraints) if still_grows(row)]),
         seeds=study.seeds,
         effects=(),
         runs=driver.runs or len(rows),
@@ -166,16 +180,7 @@ def sensitivity(
     ordered = sorted(
         effects, key=lambda effect: (not effect.counts, effect.figure is None, -result.gain(effect), effect.path)
     )
-    return Sensitivity(
-        metric=metric,
-        bound=bound,
-        upper=upper,
-        figure=result.figure,
-        holds=result.holds,
-        seeds=result.seeds,
-        effects=tuple(ordered),
-        runs=result.runs,
-    )
+    return replace(result, effects=tuple(ordered))
 
 
 def _search(study: Study, values: Sequence[Mapping[str, object]]) -> Generator[list[Run], list[Row], list[Row]]:
@@ -187,7 +192,7 @@ def _search(study: Study, values: Sequence[Mapping[str, object]]) -> Generator[l
 
 def _assigned(document: Document, path: str, value: Json) -> Mapping[str, object]:
     """Return what to assign for a value of a key: the instances of a half change those of the cluster."""
-    if path not in _OF_HALVES or not isinstance(value, int):
+    if path not in OF_HALVES or not isinstance(value, int):
         return {path: value}
     now = document.whole(*path.split(".")) or 0
     return {path: value, _INSTANCES: (document.whole(*_INSTANCES.split(".")) or 0) + value - now}
@@ -203,7 +208,7 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
         each: dict[str, str | tuple[Json, ...]] = {_instances_of(number): _ONE for number in range(len(pools))}
         knobs = {**each, **{path: how for path, how in knobs.items() if path != _INSTANCES}}
     elif document.get("cluster", "disaggregation") is not None:  # an instance more would belong to neither half
-        knobs = {**dict.fromkeys(_OF_HALVES, _ONE), **{path: how for path, how in knobs.items() if path != _INSTANCES}}
+        knobs = {**dict.fromkeys(OF_HALVES, _ONE), **{path: how for path, how in knobs.items() if path != _INSTANCES}}
     for path, how in knobs.items():
         now = document.get(*(int(step) if step.isdecimal() else step for step in path.split(".")))
         if isinstance(now, dict):
@@ -276,6 +281,7 @@ def _effect(
         why = "it has no such metric" if troubled is None else troubled.why
         return Effect(path=path, now=now, value=value, why=why)
     change, interval = mean_and_interval([after - before for before, after in pairs])
+    holding = _holding(rows, bounds)
     return Effect(
         path=path,
         now=now,
@@ -283,7 +289,8 @@ def _effect(
         figure=fsum(after for _, after in pairs) / len(pairs),
         change=change,
         interval=interval,
-        holds=_holding(rows, bounds),
+        holds=len(holding),
+        growing=len([row for row in holding if still_grows(row)]),
     )
 
 
@@ -296,8 +303,8 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean, t * spread / sqrt(count)
 
 
-def _holding(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> int:
-    return len([row for row in rows if verdict_of(row, bounds).holds])
+def _holding(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> list[Row]:
+    return [row for row in rows if verdict_of(row, bounds).holds]
 
 
 def _figure(row: Row, metric: str) -> float | None:
@@ -311,7 +318,7 @@ def sensitivity_text(result: Sensitivity) -> str:
     sign = "<=" if result.upper else ">="
     head = (
         f"{result.metric} is {number_text(result.figure)} now ({sign} {result.bound:g};"
-        f" {result.holds} of {plural(count, 'seed')} {'passes' if count == 1 else 'pass'})."
+        f" {_GROWING if result.growing else ''}{result.holds} of {plural(count, 'seed')} pass)."
     )
     counting = [effect for effect in result.effects if effect.counts]
     rows = [("key", "now", "tried", "value", "change", "seeds ok")]
@@ -320,7 +327,7 @@ def sensitivity_text(result: Sensitivity) -> str:
             f"{'+' if (effect.change or 0.0) > 0 else ''}{number_text(effect.change)} ± {number_text(effect.interval)}"
         )
         share = f" ({share_change_text((effect.change or 0.0) / result.figure, 0)})" if result.figure else ""
-        holds = f"{effect.holds} of {count}"
+        holds = f"{_GROWING if effect.growing else ''}{effect.holds} of {count}"
         rows.append(
             (
                 effect.path,
@@ -346,6 +353,8 @@ def sensitivity_text(result: Sensitivity) -> str:
         "A seed passes if all bounds hold, nearly all requests are served, and no warning says `overload`.",
         f"{plural(result.runs, 'run')}; ± is half of a 95 % interval over the seeds; each seed has the same requests.",
     ]
+    if result.growing or any(effect.growing for effect in counting):
+        lines += _LONGER
     return "\n".join(lines) + "\n"
 
 

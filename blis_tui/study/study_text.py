@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import ln
 from blis_tui.base.text import aligned, cut, printable, scatter
-from blis_tui.base.units import fine_bar, number_text, plural
+from blis_tui.base.units import fine_bar, number_text, percent_text, plural
 from blis_tui.study.costs import PRICES
 from blis_tui.study.point_summary import load_paths, ranked_by, scenarios, step_times_lines, study_front, summaries
 from blis_tui.study.study_rows import USUAL, short_names, value_text, wanted_metrics
@@ -222,7 +222,8 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
         lines.append(
             f"{holding:,} of {plural(len(points), 'point')} {'meets' if holding == 1 else 'meet'} all bounds: {wishes}"
         )
-    lines += (part for line in _in_doubt(points) for part in sentence_lines(line, width))
+    doubts = (*_unserved(points), *_in_doubt(points))
+    lines += (part for line in doubts for part in sentence_lines(line, width))
     lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
@@ -244,6 +245,24 @@ def _in_doubt(points: Sequence[PointSummary]) -> Iterator[str]:
         yield f"in {short:,} of them, ramp-up and drain are more than a third of the run"
     if growing or short:
         yield "`blis-tui plan` runs until it is known what lasts; here more requests show it (workload.requests)"
+
+
+def _unserved(points: Sequence[PointSummary]) -> Iterator[str]:
+    """Yield how many points have latencies that are not those of all requests, unless bounds fail anyway."""
+    shares = [point.unserved for point in points if point.ok is not False and _away(point)]
+    if shares:
+        most = percent_text(round(1000 * max(shares)), 1000)
+        yield (
+            f"in {len(shares):,} of them up to {most} of the requests were rejected, dropped, lost or timed out, and"
+            " figures of latency are those of the others: bound these, too (--slo 'requests.rejected<=0')"
+        )
+
+
+def _away(point: PointSummary) -> str:
+    """Return which share of a point's requests was not served; empty if it is hardly any, or the runs are not done."""
+    if point.status != "done" or not point.turns_away:
+        return ""
+    return f"{percent_text(round(1000 * point.unserved), 1000)} not served"
 
 
 def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
@@ -390,7 +409,7 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
         cells = ["*" if point.point.number in front else "✗" if point.ok is False else "?" if point.grows else ""]
         cells += [value_text(point.coordinates.get(path)) for path in names]
         cells += [number_text(point.mean(metric)) for metric in metrics]
-        note = "" if point.status == "done" else f"{point.status}: {point.why}"
+        note = _away(point) if point.status == "done" else f"{point.status}: {point.why}"
         cells += [fine_bar(point.mean(drawn), top, _BAR), cut(note, _WHY)]
         rows.append(cells)
     return list(aligned([head, *rows], right=range(1 + len(names), 1 + len(names) + len(metrics))))

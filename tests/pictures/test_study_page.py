@@ -14,7 +14,7 @@ from blis_tui.base.errors import install_command
 from blis_tui.cli.main import cli
 from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.pictures.points import Points, choose, rerun
-from blis_tui.pictures.study_page import study_page
+from blis_tui.pictures.study_page import lines_of, study_page
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import open_study_or_experiment, read_study
 from blis_tui.study.runners import InProcessRunner
@@ -177,6 +177,23 @@ def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None
         knee = RATES[good.index(False) - 1] if False in good else RATES[-1]
         assert stars[line["name"]]["x"] == [knee]
         assert stars[line["name"]]["marker"]["symbol"] == ("star" if False in good else "star-open")
+
+
+def test_a_knee_is_no_rate_of_which_most_is_turned_away() -> None:
+    """A bucket of a thousand tokens a second is emptied by the middle rate, and latencies are as short as before."""
+    bucket = "policy.admission={kind: token-bucket, capacity_tokens: 20000, refill_tokens_per_s: 1000}"
+    axes = ("workload.rate_per_s=2,30,60",)
+    lines = []
+    for given in (("workload.requests=150",), ("workload.requests=150", bucket)):
+        result = swept(study_of(axes=axes, slos=("latency.ttft_ms.p99<=400",), given=given))
+        (line,) = lines_of(Points.of(result), "workload.rate_per_s")
+        lines.append(line)
+    assert [[point.ok for point in line.members] for line in lines] == [[True] * 3] * 2
+    served = [[point.mean("requests.completed") for point in line.members] for line in lines]
+    assert served[0] == [150] * 3
+    assert served[1][0] == 150
+    assert max(number or 0 for number in served[1][1:]) < 140
+    assert lines[1].knee_text() == "2"
 
 
 def test_bright_cells_of_heat_maps_are_the_better_ones(seen: Seen) -> None:

@@ -327,6 +327,8 @@ def test_accelerators(name: str, hint: str) -> None:
         ("output_throughput", "throughput.output_tokens_per_s"),
         ("prefix_cache_hit_rate", "kv.hit_rate"),
         ("requests.complete", "requests.completed"),
+        ("slo.critical.attainment", "slo.classes.critical.attainment"),
+        ("slo.attainmnt", "slo.attainment"),
     ],
 )
 def test_metrics(metric: str, meant: str) -> None:

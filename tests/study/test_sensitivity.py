@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 from random import Random
 from statistics import mean, stdev
@@ -20,6 +21,8 @@ from blis_tui.study.api import study_from
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sensitivity import KNOBS, PROCESSES, Sensitivity, mean_and_interval, sensitivity, sensitivity_text
 from blis_tui.study.store import MemoryStore
+from tests.results.test_lints import ids
+from tests.study.test_short_runs import GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -194,7 +197,34 @@ def test_a_bound_that_nothing_can_come_closer_to_is_refused_as_such() -> None:
         found(["requests.completed==80"])
 
 
+def test_a_change_that_only_holds_for_now_is_marked_and_so_is_what_it_is_compared_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two instances meet the bound for half a minute, while batches fill; one does not, and three do for good."""
+    monkeypatch.setattr("blis_tui.study.sensitivity.KNOBS", {"cluster.instances": "one", "engine.max_num_seqs": (400,)})
+    load = {**GROWING, "workload.requests": 600}
+    study = study_from("quickstart", {}, 2, load, ["latency.ttft_ms.p99<=200"], (), (), {})
+    with InProcessRunner() as runner:
+        result = sensitivity(study, runner, MemoryStore())
+
+    def counted(**settings: object) -> tuple[int, int]:
+        reports = [blis_tui.run("quickstart", set={**load, **settings}, seed=seed) for seed in study.seeds]
+        passing = [report for report in reports if (report.latency.ttft_ms.p99 or 0) <= 200]
+        return len(passing), len([report for report in passing if "unsettled" in ids(report)])
+
+    assert (result.holds, result.growing) == counted() == (2, 2)
+    found = {(effect.path, effect.value): (effect.holds, effect.growing) for effect in result.effects}
+    tried: list[tuple[str, int]] = [("cluster.instances", 1), ("cluster.instances", 3), ("engine.max_num_seqs", 400)]
+    assert found == {(path, value): counted(**{path: value}) for path, value in tried}
+    assert found["cluster.instances", 3] == (2, 0)
+    text = sensitivity_text(result)
+    assert text.splitlines()[0].endswith("(<= 200; ? 2 of 2 seeds pass).")
+    assert "? in some of these runs ever more requests were in the system" in text
+    settled = sensitivity_text(replace(result, growing=0, effects=()))
+    assert "?" not in settled
+
+
 def test_where_no_change_counts_none_is_said_to_have_no_effect_at_all() -> None:
     text = sensitivity_text(found(["requests.completed>=10"]))
-    assert text.startswith("requests.completed is 80 now (>= 10; 3 of 3 seeds pass).")
+    assert text.startswith("requests.completed is 80 now (>= 10; ? 3 of 3 seeds pass).")
     assert "No change has a clear effect on it.\n\nNo effect beyond the variation between 3 seeds:" in text

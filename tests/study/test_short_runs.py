@@ -8,6 +8,7 @@ import pytest
 
 import blis_tui
 from blis_tui.study.planning.plan_text import plan_text
+from blis_tui.study.point_summary import summaries
 from blis_tui.study.study_text import study_text
 from tests.results.test_lints import ids
 
@@ -61,6 +62,30 @@ def test_a_point_that_only_holds_for_now_is_on_no_front() -> None:
     assert rows == {"2": "?", "3": "*"}
     assert "2 of 2 points meet all bounds" in text
     assert "? in 1 of them ever more requests were in the system when the arrivals ended" in " ".join(text.split())
+
+
+def test_a_point_that_turns_requests_away_says_how_many() -> None:
+    """Their latencies are those of the others, so that fewer instances look as good; rows of plain runs tell."""
+    shed = {"kind": "token-bucket", "capacity_tokens": 5000, "refill_tokens_per_s": 5000}
+    load = {"workload.rate_per_s": 40, "workload.requests": 300, "expect": []}
+    admission = {"policy.admission": ["always-admit", shed]}
+    result = blis_tui.sweep("quickstart", axes=admission, set=load, seeds=2, slos=["latency.ttft_ms.p99<=250"])
+    shares = []
+    for seed in result.study.seeds:
+        rows = blis_tui.run("quickstart", set={**load, "policy.admission": shed}, seed=seed).rows
+        shares.append(len([row for row in rows if row.completed_us is None]) / 300)
+    (served, turned_away) = summaries(result)
+    assert served.unserved == 0
+    assert turned_away.unserved == pytest.approx(sum(shares) / 2)
+    assert turned_away.unserved > 0.2
+    text, share = study_text(result), f"{100 * turned_away.unserved:.0f} %"
+    assert [line for line in text.splitlines() if line.endswith("not served")] == [
+        line for line in text.splitlines() if line.strip().endswith(f"{share} not served") and "token-bucket" in line
+    ]
+    assert "2 of 2 points meet all bounds" in text
+    assert f"in 1 of them up to {share} of the requests were rejected" in " ".join(text.split())
+    alone = blis_tui.sweep("quickstart", axes={"cluster.instances": [2]}, set=load, slos=["latency.ttft_ms.p99<=250"])
+    assert "not served" not in study_text(alone)
 
 
 def test_a_plan_says_what_its_runs_do_not_show_of_instances_that_come_and_go() -> None:

@@ -10,6 +10,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import Diagnostic, about, located
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.source import Location, Source, Span, as_list, as_map
+from blis_tui.base.units import plural
 from blis_tui.model.keys import LARGEST_SEED
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import resolve_point
@@ -27,6 +28,7 @@ from blis_tui.study.planning.search import (
 )
 from blis_tui.study.planning.slower import SlowServer, slower
 from blis_tui.study.planning.steady_load import require_steady
+from blis_tui.study.sensitivity import OF_HALVES
 from blis_tui.study.steady import KV_FULL, SECTION, Steady
 
 if TYPE_CHECKING:
@@ -59,6 +61,11 @@ _MOST_LOAD_KNOWN: Final = 0.9
 """Loads of sessions above this are taken for it. Nobody thinks in the run that shows about what is served, and its
 caches are not those of later: with think times of 13 s it showed less than 0.7 of what seven instances served (one
 load). A load close to 1 asks for many more requests, which such an estimate is no reason for."""
+
+_TWO_POOLS: Final = (
+    "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that may grow:"
+    " --sizes cluster.pools.{pool}.instances=1..16"
+)
 
 
 class Configuration:
@@ -207,30 +214,46 @@ class Configuration:
         return ceil(wanted * own / capacity)
 
     def _not_enough_text(self, most: int, rate: float | None) -> str:
-        """Return why nothing up to a size holds."""
-        many = f"{self._question.size_path} {most} is"
+        """Return why nothing up to a size holds, or that this is not known."""
+        many, verb = f"{self._question.size_path} {most}", "is"
         if self._question.size_path == INSTANCES:
-            many = "1 instance is" if most == 1 else f"{most} instances are"
-        return f"{many} not enough ({self._reason(most, rate)}), and more were not tried"
+            many, verb = plural(most, "instance"), "is" if most == 1 else "are"
+        found = {row.in_long_run for row in self._rows.get((most, rate), {}).values()}
+        open_yet = "not known" in found and "fails" not in found
+        what = f"whether {many} {verb} enough is not known" if open_yet else f"{many} {verb} not enough"
+        return f"{what} ({self._reason(most, rate)}), and more were not tried"
 
     def _require_room_to_grow(self, document: Mapping[str, Json]) -> None:
         """Raise SpecError if more instances cannot help: there is one number that fits the pools, or the split."""
         path, cluster = self._question.size_path, as_map(document.get("cluster"))
         pools, split = as_list(cluster.get("pools")), as_map(cluster.get("disaggregation"))
         message = hint = ""
-        if pools:
+        if path in OF_HALVES and not pools and _splits_all(split) and not self._total_follows(document):
+            message = f"{path} may grow, but {INSTANCES} is fixed, and instances of neither half get no requests"
+            hint = (
+                f"remove {INSTANCES}, which is then the sum of both; or {_TWO_POOLS.format(pool=OF_HALVES.index(path))}"
+            )
+        elif path != INSTANCES:
+            return
+        elif pools:
             message = f"{path} is the sum of the instances of its pools"
             hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
-        elif split and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always"):
+        elif _splits_all(split):
             message = f"{path} may grow, but all requests are split between a fixed number of instances"
-            hint = (
-                "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that"
-                " may grow: --sizes cluster.pools.1.instances=1..16"
-            )
-        if path == INSTANCES and message:
+            hint = _TWO_POOLS.format(pool=1)
+        if message:
             written = f"{path}={self._question.least}..{self._question.most}"
             place = Location(Source("--sizes", written), Span(1, 1, len(path) + 1))
             raise SpecError([located("BLIS2022", message, place, hint=hint)])
+
+    def _total_follows(self, document: Mapping[str, Json]) -> bool:
+        """Return whether one more instance of a half is one more of the cluster, as where no number of all is given."""
+        more = Point(0, (*self._point.overrides, *self._size(_own_size(document, self._question.size_path) + 1)))
+        try:
+            grown = as_map(resolve_point(self._study, more).document.data)
+        except SpecError:
+            return False
+        return _own_size(grown, INSTANCES) > _own_size(document, INSTANCES)
 
     def _require_sizes(self) -> None:
         """Raise SpecError if the size path is no key, or cannot have such values."""
@@ -436,6 +459,11 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
     return value if isinstance(value, int) and value > 0 else 1
 
 
+def _splits_all(split: Mapping[str, Json]) -> bool:
+    """Return whether all requests prefill and decode apart."""
+    return bool(split) and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always")
+
+
 # ---- the load of a run ----
 
 
@@ -468,6 +496,7 @@ class Load:
         least: the minimum number for the bounds.
         duration_s: minimum time during which requests arrive.
         horizon: whether the experiment has a horizon.
+        cut: whether it also has a number of requests, after which sessions would not go on.
     """
 
     own_rate_per_s: float | None
@@ -479,6 +508,7 @@ class Load:
     least: int
     duration_s: float
     horizon: bool = False
+    cut: bool = False
 
     def require_rate(self) -> None:
         """Raise InputError if the rate of the workload cannot be changed."""
@@ -510,7 +540,7 @@ class Load:
                 rate_per_s / self.own_rate_per_s if self.scaled and self.own_rate_per_s else rate_per_s
             )
         if self.counted and rate is not None:
-            assignments[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
+            assignments |= self._many(min(max(self.least, ceil(rate * self.duration_s)), MOST))
         return assignments
 
     @property
@@ -520,7 +550,7 @@ class Load:
 
     def for_ever(self, rate_per_s: float | None) -> dict[str, object]:
         """Return the assignments for a rate at which requests arrive for as long as a run needs them."""
-        return {**self.at(rate_per_s), **({self.counted: MOST} if self.counted else {})}
+        return {**self.at(rate_per_s), **(self._many(MOST) if self.counted else {})}
 
     def all_at_once(self, instances: int) -> dict[str, object]:
         """Return the assignments for arrivals much faster than ``instances`` instances can serve."""
@@ -534,12 +564,16 @@ class Load:
 
     def fewer(self) -> dict[str, object]:
         """Return the assignment for a first look at requests that come one by one: a quarter of them."""
-        return {self.counted: ceil(self.least / _FIRST)} if self.counted else {}
+        return self._many(ceil(self.least / _FIRST)) if self.counted else {}
 
     def _times(self, factor: float, least_rate: float, count: int) -> dict[str, object]:
         self.require_rate()
         rate = factor if self.scaled else max(factor * (self.own_rate_per_s or 1.0), least_rate)
-        return {self.path: rate, self.counted: count} if self.counted else {self.path: rate}
+        return {self.path: rate, **(self._many(count) if self.counted else {})}
+
+    def _many(self, count: int) -> dict[str, object]:
+        """Return the assignments for that many requests or sessions."""
+        return {self.counted: count, **({"workload.requests": None} if self.cut else {})}
 
 
 def capacity_of(flooded: Row, of: str) -> float | None:
@@ -597,6 +631,7 @@ def load_of(
         least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
         duration_s=duration_s,
         horizon=document.get("horizon_us") != "none",
+        cut=sessions and counted and isinstance(workload.get("requests"), int),
     )
 
 

@@ -212,9 +212,11 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
             " load that is planned for."
         )
     if best.spare and best.size is not None:
+        least, alone = best.size - best.spare, question.size_path == INSTANCES
         yield (
-            f"The bounds hold with {plural(best.size - best.spare, 'instance')}, so they do while any"
-            f" {plural(best.spare, 'instance')} of the {best.size} {'is' if best.spare == 1 else 'are'} down."
+            f"The bounds hold with {plural(least, 'instance') if alone else f'{size_title(plan)} {least}'}, so they do"
+            f" while any {plural(best.spare, 'instance')} of the {best.size} {'is' if best.spare == 1 else 'are'} down"
+            f"{'.' if alone else '; without another one they were not tried.'}"
         )
     if plan.drawn:
         yield f"The requests are recorded, the same with every seed; a seed only determines {in_words(plan.drawn)}."

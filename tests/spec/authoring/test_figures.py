@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-import blis_tui.spec.subjects  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.engine.records import RECORD_KINDS, streamed_kinds
 from blis_tui.live.observe.recording import Observed
 from blis_tui.results.report import Report
@@ -26,7 +25,8 @@ from blis_tui.spec.authoring.report_figures import (
     part_of,
     report_parts,
 )
-from blis_tui.spec.metric_names import all_metrics
+from blis_tui.spec.metric_names import COSTS, all_metrics
+from blis_tui.spec.subjects import subjects  # which imports all kinds of records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +116,15 @@ def test_figures_near_one_are_other_figures() -> None:
     (rate,) = figures_at("kv.hit_rate")
     assert near(rate)[0] == "instances.N.kv.hit_rate"
     assert "kv_tiers.tiers.NAME.hit_rate" in near(rate)
+
+
+def test_the_figures_of_studies_alone_are_found_by_their_section_and_by_their_name() -> None:
+    """All that studies know and reports do not: what a figure of theirs is called after its last dot is enough."""
+    whole = next(subject.text for subject in subjects("cost") if subject.text.startswith("cost: metrics of studies"))
+    assert [line.split()[0] for line in whole.splitlines()[2:]] == [*COSTS]
+    for name, meaning in COSTS.items():
+        for asked in (name, name.partition(".")[2]):
+            assert f"{name}: a metric of studies\n\n{meaning}\n" in [subject.text for subject in subjects(asked)]
 
 
 def test_names_and_places_can_be_left_out() -> None:

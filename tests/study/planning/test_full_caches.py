@@ -96,3 +96,13 @@ def test_a_study_with_seeds_of_its_own_gets_no_others() -> None:
 def test_beyond_the_largest_seed_is_the_smallest() -> None:
     _, runs = answer(question([LARGEST]), None, 3, 0.99)
     assert {run.seed for run in runs} == {LARGEST, 0, 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [("fails", "8 instances are not enough"), ("not known", "whether 8 instances are enough is not known")],
+)
+def test_the_largest_size_is_not_called_too_small_where_that_is_not_known(bad: str, said: str) -> None:
+    candidate, _ = answer(question(1), None, 9, 0.0, bad)
+    assert candidate.found is None
+    assert candidate.why_not == f"{said} (late), and more were not tried"

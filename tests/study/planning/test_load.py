@@ -73,6 +73,26 @@ def test_conversations_have_a_rate_of_their_own() -> None:
     assert load.at(2.0) == {"workload.rate_per_s": 2.0, "workload.sessions": 120}
 
 
+def test_a_number_of_requests_does_not_end_runs_that_count_sessions() -> None:
+    """It would leave open whether bounds hold, at every size: the answer is that of sessions alone."""
+    few: dict[str, Any] = {"cluster.instances": 1, "workload.requests": 150}
+    document: dict[str, Any] = dict(blis_tui.load("conversations", set=few).document)
+    load = load_of(document, metrics=P99, duration_s=60.0, offered=None)
+    assert load.at(2.0) == {"workload.rate_per_s": 2.0, "workload.sessions": 120, "workload.requests": None}
+    assert load.for_ever(2.0)["workload.requests"] is None
+    plans = [
+        blis_tui.plan("conversations", slos=["latency.ttft_ms.p90<=1000"], rate_per_s=1.0, set=limits)
+        for limits in ({}, few)
+    ]
+    (alone, both) = [plan.best for plan in plans]
+    assert alone is not None
+    assert both is not None
+    assert alone.size == both.size == 1
+    totals = [best.found.mean("requests.total") for best in (alone, both) if best.found is not None]
+    assert totals[0] == totals[1]
+    assert min(total or 0.0 for total in totals) > 150
+
+
 def test_a_rate_counts_what_its_clients_send() -> None:
     """Sessions beside requests are arrivals of both; users of a closed loop are in no rate."""
     lengths: dict[str, Any] = {"input_tokens": 100, "output_tokens": 10}

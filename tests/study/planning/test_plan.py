@@ -302,6 +302,23 @@ def test_more_instances_than_requests_are_split_between_would_do_nothing(store: 
     assert "two `cluster.pools` with the roles prefill and decode" in str(caught.value.diagnostics[0].help)
 
 
+def test_a_half_may_grow_if_the_cluster_grows_with_it(store: MemoryStore) -> None:
+    """Otherwise its smaller sizes leave instances without work, which are paid for all the same."""
+    path, load = "cluster.disaggregation.decode_instances", {"workload.requests": 20, "latency": "roofline"}
+    split = {**question(bound=1e4, metric=EASY).study.document, "experiment": "disaggregation", "seeds": 1, "set": load}
+    asked = Question(study=read_study(parse(Source("x", json.dumps(split)))), rate_per_s=2.0, size_path=path, most=3)
+    with pytest.raises(SpecError, match="instances of neither half get no requests") as caught:
+        plan(asked, InProcessRunner(), store)
+    assert "cluster.pools.1.instances=1..16" in str(caught.value.diagnostics[0].help)
+    sized = {"cluster": {"disaggregation": {"prefill_instances": 2, "decode_instances": 2}}}
+    study = read_study(parse(Source("x", json.dumps({**split, "set": {**load, **sized}}))))
+    found = plan(replace(asked, study=study), InProcessRunner(), store)
+    assert found.best is not None
+    assert found.best.size == 1
+    assert found.best.found is not None
+    assert found.best.found.mean("cost.gpus") == 3
+
+
 def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) -> None:
     found = plan(of_fleet(size_path="cluster.pools.1.instances", most=3), InProcessRunner(), store)
     lines = plan_text(found).splitlines()
@@ -622,6 +639,13 @@ def test_as_many_instances_as_may_be_down_come_on_top(store: MemoryStore, sized:
     assert best.found.mean("cost.gpus") == without.size + 2
     assert found.binding == sized.binding  # of the bounds while they are down
     assert f"so they do while any 2 instances of the {best.size} are down." in one_line(found)
+
+
+def test_a_pool_that_may_lack_an_instance_is_named_and_nothing_said_of_others(store: MemoryStore) -> None:
+    path = "cluster.pools.1.instances"
+    text = one_line(plan(of_fleet(size_path=path, most=3, spare=1, rate_per_s=1.0), InProcessRunner(), store))
+    assert "The bounds hold with pools.1.instances 1, so they do while any 1 instance of the 2 is down; " in text
+    assert "without another one they were not tried." in text
 
 
 @pytest.mark.parametrize(
