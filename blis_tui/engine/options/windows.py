@@ -213,24 +213,25 @@ class GroupedPool(BlockPool):
         """Take back the blocks that no further token of a running request attends to."""
         tables = self._tables.get(request.index)
         if tables is not None:
-            self._slide(request, tables, self._in_flight.get(request.index, request.computed_tokens))
+            passed = self._passed(self._in_flight.get(request.index, request.computed_tokens))
+            if passed > tables.passed:
+                self._slide(request, tables, passed)
 
-    def _slide(self, request: Request, tables: Tables, processed: int) -> None:
-        passed = self._passed(processed)
-        if passed <= tables.passed:
-            return
+    def _slide(self, request: Request, tables: Tables, passed: int) -> None:
+        """Take back those of the first ``passed`` blocks that a request still holds in groups with a window."""
         tables.passed = passed
         shareable = self.prompts.key_ranges(request.content).blocks if self.caching else 0
+        rows, left = tables.rows, tables.left
         for group in range(self.groups.windowed):
-            row, gone = tables.rows[group], []
-            for at in range(min(passed, len(row)) - 1, -1, -1):
-                block = row[at]
-                if block == _GONE:
-                    break
+            row, gone = rows[group], []
+            at = min(passed, len(row)) - 1
+            while at >= 0 and (block := row[at]) != _GONE:
                 gone.append(block)
-                request.shared_blocks -= at < shareable
-                tables.left.append((group, at, block))
+                left.append((group, at, block))
                 row[at] = _GONE
+                if at < shareable:
+                    request.shared_blocks -= 1
+                at -= 1
             if gone:
                 request.held_blocks -= len(gone)
                 self.epoch += 1
@@ -245,21 +246,24 @@ class GroupedPool(BlockPool):
         tables = self._tables.get(request.index)
         if tables is None:
             tables = self._tables[request.index] = Tables(len(self._windows))
-        processed = self._in_flight.get(request.index, -1)
-        self._slide(request, tables, before if processed < 0 else processed)
-        need = -(-computed_tokens // self.block_size_tokens) - len(tables.rows[0])
+        processed, size, rows = self._in_flight.get(request.index, -1), self.block_size_tokens, tables.rows
+        passed = ((before if processed < 0 else processed) - self.groups.window + 1) // size  # (as in `_passed`)
+        if passed > tables.passed:
+            self._slide(request, tables, passed)
+        need = -(-computed_tokens // size) - len(rows[0])
         if need > 0:
-            for group, row in enumerate(tables.rows):
-                row.extend(self._take(group, need))
-            request.held_blocks += need * len(self._windows)
-        if not tables.states and tables.rows[0]:
+            for group, row in enumerate(rows):
+                self._take(group, need, row)
+            request.held_blocks += need * len(rows)
+        if self.groups.states and not tables.states and rows[0]:
             for group in range(self.groups.states):
-                tables.states += self._take(len(self._windows) + group, 1)
+                self._take(len(self._windows) + group, 1, tables.states)
             request.held_blocks += len(tables.states)
         known = computed_tokens
         if before >= request.target_tokens:  # a decode: its input is the latest token, which may not be known yet
             known = before if processed >= 0 else before + 1
-        self._record(request, tables, known // self.block_size_tokens, None)
+        if self.caching and known // size > tables.cached:
+            self._record(request, tables, known // size, None)
         if self._ahead:
             self._granted[request.index] = before
 
@@ -288,33 +292,36 @@ class GroupedPool(BlockPool):
         passing = (self.groups.window - 1 + lag) % size
         return tuple(dict.fromkeys((0, passing) if self._ahead else (0, size - 1, passing)))
 
-    def _take(self, group: int, count: int) -> list[int]:
-        """Take blocks in free order and forget their content."""
-        taken = []
+    def _take(self, group: int, count: int, row: list[int]) -> None:
+        """Append blocks to a row, in free order, and forget their content."""
+        blanks, references, groups, content = self._blanks, self._references, self._group, self._content
+        queue, blocks_of_key, total = self._queue, self._blocks_of_key, self.total
         for _ in range(count):
-            if self._blanks:
-                block = self._blanks.pop()
-            elif len(self._references) < self.total:
-                block = len(self._references)
-                self._references.append(0)
-                self._content.append(0)
-                self._group.append(group)
+            if blanks:
+                block = blanks.pop()
+            elif len(references) < total:
+                block = len(references)
+                references.append(0)
+                content.append(0)
+                groups.append(group)
             else:
-                block, _ = self._queue.popitem(last=False)
-                self._forget(block)
-            self._references[block] = 1
-            self._group[block] = group
-            taken.append(block)
+                block, _ = queue.popitem(last=False)
+                key = content[block]
+                content[block] = 0
+                if key in (index := blocks_of_key[groups[block]]):
+                    self._forget(block, key, index)
+            references[block] = 1
+            groups[block] = group
+            row.append(block)
         self.misses += count
         self.free -= count
-        self.min_free = min(self.min_free, self.free)
-        return taken
+        if self.free < self.min_free:
+            self.min_free = self.free
 
-    def _forget(self, block: int) -> None:
-        """Forget the content of a free block."""
-        index, key = self._blocks_of_key[self._group[block]], self._content[block]
-        self._content[block] = 0
-        if (same := index.get(key)) is not None and block in same:
+    def _forget(self, block: int, key: int, index: dict[int, list[int]]) -> None:
+        """Let nobody find a block any more by this key of its group."""
+        same = index[key]
+        if block in same:
             same.remove(block)
             if not same:  # who finds less of its prompt now may need fewer blocks to begin with
                 del index[key]
@@ -362,17 +369,21 @@ class GroupedPool(BlockPool):
 
     def _give_back(self, blocks: Iterable[int]) -> None:
         """Give up blocks: those without content are taken first, the others last, in this order."""
-        first = []
+        references, content, queue = self._references, self._content, self._queue
+        first, free = [], 0
         for block in blocks:
-            self._references[block] -= 1
-            if self._references[block]:
+            left = references[block] = references[block] - 1
+            if left:
                 continue
-            self.free += 1
-            if self._content[block]:
-                self._queue[block] = None
+            free += 1
+            if content[block]:
+                queue[block] = None
             else:
                 first.append(block)
-        self._blanks += reversed(first)
+        self.free += free
+        if first:
+            first.reverse()
+            self._blanks += first
 
     def release(
         self,
