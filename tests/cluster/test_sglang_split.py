@@ -175,8 +175,7 @@ def test_an_instance_with_room_for_one_request_lets_the_next_prompt_be_computed_
 
 def test_room_for_two_lets_their_prompts_be_computed_together() -> None:
     outcome = Outcome(split(decode_blocks=40), [request(0, 0, 10, 3), request(1, 0, 10, 3)])
-    # The first is alone in its batch: the scheduler looks when it comes.
-    assert [outcome.rows[name].first_token_us for name in "01"] == [110, 220]
+    assert [outcome.rows[name].first_token_us for name in "01"] == [120, 120]
 
 
 def test_blocks_of_a_computed_prompt_are_kept_until_they_are_sent() -> None:

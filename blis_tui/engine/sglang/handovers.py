@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.base.portable_math import whole_sum
+from blis_tui.engine.request import WAITING
 from blis_tui.engine.sglang.prefill import MOST_NEW_TOKENS
 from blis_tui.engine.stopped import MAX_NUM_SEQS, ROOM, Stopped
 
@@ -46,6 +47,7 @@ class Handovers(Picklable):
     Attributes:
         expected: requests whose prompts will be computed elsewhere once there is room here, by index, in order.
         prepared: those for which room was found since the control plane last took note.
+        received: waiting requests that the scheduler knows to be complete, by index, in the order in which they enter.
         sent: those of ``Batch.sending`` whose KV has been sent since the scheduler last looked.
     """
 
@@ -53,6 +55,7 @@ class Handovers(Picklable):
         self._reserved = reserved_tokens
         self.expected: dict[int, Request] = {}
         self.prepared: list[Request] = []
+        self.received: dict[int, Request] = {}
         self.sent: list[Request] = []
 
     @property
@@ -69,6 +72,11 @@ class Handovers(Picklable):
         need, have = request.input_tokens + self._reserved, batch.pool.total * batch.limits.block_size_tokens
         return f"prompt of {request.input_tokens} + {self._reserved} reserved tokens, there are {have}" * (need > have)
 
+    def forget(self, request: Request) -> None:
+        """Forget a request that will not come."""
+        self.expected.pop(request.index, None)
+        self.prepared = [one for one in self.prepared if one is not request]
+
     def others(self, batch: Batch, count: int | None) -> list[Request]:
         """Return the first waiting requests that compute their prompts here."""
         return [request for request in batch.waiting.ordered() if not _is_elsewhere(request)][:count]
@@ -76,14 +84,22 @@ class Handovers(Picklable):
     # ---- looking at the queues ----
 
     def look(self, batch: Batch, running: Collection[Request]) -> Stopped | None:
-        """Make room: for retracted requests first, and for expected ones if none of those is left.
+        """Make room for retracted requests; if none of them is left, also for expected ones, and see whose KV is here.
 
         Returns why a retracted request must wait.
         """
         stopped = self._resume(batch, running) if batch.waiting.items else None
         if stopped is None and self.expected:
             self._prepare(batch, running)
+        if stopped is None or not (running or self.received):  # (otherwise SGLang would hang)
+            self._receive(batch)
         return stopped
+
+    def _receive(self, batch: Batch) -> None:
+        """See whose KV has arrived, in the order in which there was room for it (``pop_transferred``)."""
+        for request in batch.reserved.values():
+            if request.state is WAITING:
+                self.received[request.index] = request
 
     def _resume(self, batch: Batch, running: Collection[Request]) -> Stopped | None:
         budget = self._free(batch) - self._reserved * (len(running) + len(batch.reserved))
@@ -99,7 +115,7 @@ class Handovers(Picklable):
             budget -= need
             batch.pool.hold(request, tokens)
             request.computed_tokens = tokens
-            batch.reserved[request.index] = request
+            self.received[request.index] = batch.reserved[request.index] = request
         return None
 
     def _prepare(self, batch: Batch, running: Collection[Request]) -> None:
@@ -129,14 +145,16 @@ class Handovers(Picklable):
 
     def enter(self, batch: Batch, plan: Plan, places: int) -> list[Request]:
         """Let waiting requests whose KV is here run from this step on, and return them."""
-        ready = [request for request in batch.waiting.ordered() if request.index in batch.reserved]
+        held = batch.reserved
+        self.received = {index: one for index, one in self.received.items() if held.get(index) is one}
+        ready = [*self.received.values()]
         if len(ready) > places:
             plan.stopped = Stopped(MAX_NUM_SEQS, 1)
             del ready[max(0, places) :]
         for request in ready:
             slot = batch.assign_slot(request)
             batch.stalled[slot] = request  # until its first step starts
-            del batch.reserved[request.index]
+            del batch.reserved[request.index], self.received[request.index]
             request.target_tokens = request.computed_tokens
             plan.admitted.append(request)
         return ready
@@ -152,7 +170,7 @@ class Handovers(Picklable):
 
     def state(self) -> tuple[object, ...]:
         """Return everything it remembers, as plain values (for digests)."""
-        return (list(self.expected), [request.index for request in (*self.prepared, *self.sent)])
+        return (list(self.expected), list(self.received), [request.index for request in (*self.prepared, *self.sent)])
 
 
 def _is_elsewhere(request: Request) -> bool:

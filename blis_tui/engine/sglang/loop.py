@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
-from blis_tui.engine.events import IDLE, NO_STEP, RequestCallback, Revocable, instance_order
+from blis_tui.engine.events import IDLE, NO_STEP, Revocable, instance_order
 from blis_tui.engine.options.handover import awaits_blocks, give_back
 from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
@@ -283,7 +283,7 @@ class EventLoop(FastForward):
     def forget_expected(self, request: Request) -> None:
         """Forget a request that will not come."""
         if self.rule.handovers is not None:
-            self.rule.handovers.expected.pop(request.index, None)
+            self.rule.handovers.forget(request)
 
     def on_sent(self, request: Request, now: int) -> None:
         """Free the blocks of a prompt that has been sent, once the scheduler looks."""
@@ -298,18 +298,21 @@ class EventLoop(FastForward):
             self._tell_of_prepared(now)
 
     def _tell_of_prepared(self, now: int) -> None:
-        """Let the control plane know for which prompts there is room."""
-        handovers = self.rule.take_part_in_handovers()
-        prepared, handovers.prepared = handovers.prepared, []
-        for request in prepared:
-            event = RequestCallback("prepared", request, self._report_prepared, self.index)
+        """Let the control plane know for which prompts there is room, of all at once."""
+        if self.rule.take_part_in_handovers().prepared:
+            event = Revocable("prepared", self._has_told, self._report_prepared, instance_index=self.index)
             self.steps.events.push(now, instance_order(_PREPARED, self.index), event)
 
-    def _report_prepared(self, request: Request, now: int) -> None:  # noqa: ARG002  (an event's handler)
-        watch = self.steps.seen.watch
+    def _has_told(self) -> bool:
+        """Whether the control plane knows of all prompts for which there is room."""
+        return not self.rule.take_part_in_handovers().prepared
+
+    def _report_prepared(self, now: int) -> None:  # noqa: ARG002  (an event's action)
+        handovers, watch = self.rule.take_part_in_handovers(), self.steps.seen.watch
+        prepared, handovers.prepared = handovers.prepared, []
         if watch is not None:
             watch.touched[self.index] = None
-            watch.prefilled.append(request)
+            watch.prefilled += prepared
 
     # ---- requests that leave without a result ----
 

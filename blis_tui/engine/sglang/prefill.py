@@ -289,11 +289,13 @@ def computes_only(request: Request) -> bool:
 
 def _declared(request: Request) -> int:
     """Tokens that a request may generate here (``PrefillBootstrapQueue`` sets 1)."""
-    return 1 if computes_only(request) else request.max_output_tokens
+    handover = request.handover
+    return request.max_output_tokens if handover is None or handover.prefilled else 1
 
 
 def _most(request: Request) -> int:
-    return min(_declared(request), MOST_NEW_TOKENS)
+    declared = request.max_output_tokens if request.handover is None else _declared(request)
+    return min(declared, MOST_NEW_TOKENS)
 
 
 def _first(course: tuple[float, int]) -> float:

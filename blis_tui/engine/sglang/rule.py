@@ -495,7 +495,9 @@ class SglangBatching(Plain):
             joining = [
                 request
                 for request in before.prefills
-                if request is not before.chunked and request.state is RUNNING and not computes_only(request)
+                if request is not before.chunked
+                and request.state is RUNNING
+                and (request.handover is None or request.handover.prefilled)
             ]
             if len(joining) < len(before.prefills):
                 self.full = False
@@ -595,7 +597,9 @@ class SglangBatching(Plain):
                 break
             if places is not None and not places.has_place(request):
                 continue
-            taken = len(batch.running) + len(batch.sending) if computes_only(request) else len(self.running)
+            taken = len(self.running)
+            if request.handover is not None and computes_only(request):
+                taken = len(batch.running) + len(batch.sending)
             if len(adder.entries) >= limit - taken:
                 self._fill(batch, Stopped(MAX_NUM_SEQS, 1))
             if self.full and not self._preempt(batch, plan, request, adder):
