@@ -183,7 +183,7 @@ class Instance(Picklable):
     def expect(self, request: Request, now: int) -> Excess | None:
         """Make room for a prompt computed elsewhere as soon as there is some; return why there never will be, or None.
 
-        The watch lists the request as soon as there is. Only for rules that prepare for handovers.
+        The watch is told of the request as soon as there is. Only for rules that prepare for handovers.
         """
         excess = unservable_reason(self.batch, request, here=True)
         if excess is None and (reason := self.loop.expect(request, now)):

@@ -191,6 +191,8 @@ class Splitter(Dispatcher):
         """Total time between prefill and decode instance, over all requests that have reached the latter."""
         self._prepares = pipeline.registry.instances[0].batch.traits.prepares_handovers
         """Whether there is room for a prompt on its decode instance before it is computed."""
+        if self._prepares:
+            pipeline.registry.watch.on_prepared = self._prepared
         self._early_us: list[int] = []
         """Prefill end times of requests that reached their decode instance earlier; may include past times."""
 
@@ -280,10 +282,7 @@ class Splitter(Dispatcher):
                 if routed is not None and self._prepares:
                     self._forget_expected(routed.request, now)
         for request in prefilled:
-            if handover_of(request).prefilled:
-                self._prefilled(request, now)
-            else:
-                self._prepared(request, now)
+            self._prefilled(request, now)
 
     def _prefilled(self, request: Request, now: int) -> None:
         """Start to move a computed prompt's KV blocks to the decode instance."""

@@ -46,7 +46,7 @@ class Handovers(Picklable):
 
     Attributes:
         expected: requests whose prompts will be computed elsewhere once there is room here, by index, in order.
-        prepared: those for which room was found since the control plane last took note.
+        prepared: those for which room was found in the latest look, until the control plane knows of them.
         received: waiting requests that the scheduler knows to be complete, by index, in the order in which they enter.
         sent: those of ``Batch.sending`` whose KV has been sent since the scheduler last looked.
     """
@@ -75,7 +75,6 @@ class Handovers(Picklable):
     def forget(self, request: Request) -> None:
         """Forget a request that will not come."""
         self.expected.pop(request.index, None)
-        self.prepared = [one for one in self.prepared if one is not request]
 
     def others(self, batch: Batch, count: int | None) -> list[Request]:
         """Return the first waiting requests that compute their prompts here."""

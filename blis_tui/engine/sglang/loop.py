@@ -6,11 +6,11 @@ Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
-from blis_tui.engine.events import IDLE, NO_STEP, Revocable, instance_order
+from blis_tui.engine.events import IDLE, NO_STEP, Revocable
 from blis_tui.engine.options.handover import awaits_blocks, give_back
 from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
@@ -22,9 +22,6 @@ from blis_tui.model.engine import UNLIMITED
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Steps
-
-_PREPARED: Final = 4
-"""Priority at a tie with other events of the instance, as that of departures."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -298,21 +295,13 @@ class EventLoop(FastForward):
             self._tell_of_prepared(now)
 
     def _tell_of_prepared(self, now: int) -> None:
-        """Let the control plane know for which prompts there is room, of all at once."""
-        if self.rule.take_part_in_handovers().prepared:
-            event = Revocable("prepared", self._has_told, self._report_prepared, instance_index=self.index)
-            self.steps.events.push(now, instance_order(_PREPARED, self.index), event)
-
-    def _has_told(self) -> bool:
-        """Whether the control plane knows of all prompts for which there is room."""
-        return not self.rule.take_part_in_handovers().prepared
-
-    def _report_prepared(self, now: int) -> None:  # noqa: ARG002  (an event's action)
+        """Let the control plane know for which prompts there is room."""
         handovers, watch = self.rule.take_part_in_handovers(), self.steps.seen.watch
-        prepared, handovers.prepared = handovers.prepared, []
-        if watch is not None:
+        if handovers.prepared and watch is not None and watch.on_prepared is not None:
+            prepared, handovers.prepared = handovers.prepared, []
             watch.touched[self.index] = None
-            watch.prefilled += prepared
+            for request in prepared:
+                watch.on_prepared(request, now)
 
     # ---- requests that leave without a result ----
 
