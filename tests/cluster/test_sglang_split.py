@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.base.errors import PolicyError
+import blis_tui
+from blis_tui.base.errors import PolicyError, SpecError
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS
 from blis_tui.cluster.records import TransferFinished
@@ -255,3 +256,21 @@ def test_instances_that_come_and_go_are_refused() -> None:
     made = split()
     with pytest.raises(PolicyError, match=r"`lifecycle` with `cluster\.disaggregation` is not simulated"):
         Outcome(replace(made, cluster=replace(made.cluster, lifecycle=Lifecycle())), [])
+
+
+def test_a_document_is_told_what_it_has_to_change() -> None:
+    wrong = {
+        "policy.batching": {"kind": "sglang"},
+        "engine.kv_tiers": {"kind": "hicache"},
+        "cluster": {"disaggregation": {"prefill_instances": 1, "decode_instances": 1}, "instances": 2},
+        "cluster.failures": [{"at_us": 10}],
+        "cluster.disaggregation.transfer": {"starts": "step-start"},
+    }
+    with pytest.raises(SpecError) as refused:
+        blis_tui.load("disaggregation", set=wrong)
+    assert sorted(str(one.help) for one in refused.value.diagnostics if one.code == "BLIS2027") == [
+        "remove `failures`, or use vllm-v1 batching",
+        "remove `kv_tiers`, or use vllm-v1 batching",
+        "set `order: decode-first`",
+        "set `starts: step-end`",
+    ]
