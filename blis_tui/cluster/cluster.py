@@ -207,13 +207,14 @@ class Cluster(LoopState):
         """Return arrived requests that are neither on an instance nor rejected, in order of their next event.
 
         Those without an event of their own come last: deferred requests, those held by the gateway, those being
-        transferred, and those that wait for an instance.
+        transferred or about to be, and those that wait for an instance.
         """
         pending = [entry for entry in self.queue.heap if entry[3].kind in _IN_TRANSIT_STAGES]
         pending.sort(key=lambda entry: entry[:3])
         requests = [event.request for *_, event in pending if event.request is not None]
         requests += [routed.request for routed in (*self.pipeline.deferral.waiting, *self.gateway.held())]
         requests += self.dispatcher.transferring()
+        requests += self.dispatcher.expected()
         requests += [routed.request for routed in self.lifecycle.parked.values()]
         return requests
 

@@ -28,7 +28,7 @@ from blis_tui.engine.profile import Limits
 from blis_tui.engine.queue import SCHEDULING, FcfsQueue, SortedQueue, overrides_order
 from blis_tui.engine.restore import RESTORE
 from blis_tui.engine.rules.rule import BATCHING
-from blis_tui.engine.rules.traits import traits_of, unsupported_elsewhere, unsupported_in_engine
+from blis_tui.engine.rules.traits import MOVING, Splitting, traits_of, unsupported_elsewhere, unsupported_in_engine
 from blis_tui.engine.step_loop import Ahead, OneAtATime
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.victims import VICTIM
@@ -201,13 +201,22 @@ class InstanceFactory:
         complaints = unsupported_in_engine(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
         for _, message, advice in complaints:
             raise PolicyError(message, help=advice)
-        policy, splits = self._experiment.policy, self._experiment.cluster.disaggregation is not None
-        victim = policy.preemption_victim
-        for _, message, advice in unsupported_elsewhere(
-            batching.kind, rule.traits, policy.scheduling.kind, victim, splits=splits
-        ):
+        policy, splitting = self._experiment.policy, self._splitting(engine)
+        order, victim = policy.scheduling.kind, policy.preemption_victim
+        for _, message, advice in unsupported_elsewhere(batching.kind, rule.traits, order, victim, splitting):
             raise PolicyError(message, help=advice)
         return rule
+
+    def _splitting(self, engine: Engine) -> Splitting | None:
+        """Return how the cluster splits requests, and what not every rule supports beside it."""
+        cluster = self._experiment.cluster
+        split = cluster.disaggregation
+        if split is None:
+            return None
+        beside = [key for key in MOVING if getattr(cluster, key, None)]
+        beside += [key for key in ("lora", "kv_tiers") if getattr(engine, key) is not None]
+        transfer = split.transfer
+        return Splitting(split.order, transfer.starts, bool(transfer.reuse_cached_blocks), tuple(beside))
 
     def _blocks(self, rule: BatchRule, pool: Pool, limits: Limits) -> BlockPool:
         engine = pool.engine
@@ -223,7 +232,8 @@ class InstanceFactory:
                 engine.kv_blocks,
                 engine.block_size_tokens,
                 self.prompts_of(pool),
-                caching=engine.enable_prefix_caching,
+                # A server that generates answers to prompts from elsewhere has no radix cache.
+                caching=engine.enable_prefix_caching and pool.role != "decode",
             )
         if limits.kv_groups is not None:
             from blis_tui.engine.options.windows import GroupedPool

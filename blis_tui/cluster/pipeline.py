@@ -405,6 +405,10 @@ class Dispatcher(Picklable):
         """Return requests whose prompt is computed and that have not reached their decode instance."""
         return []
 
+    def expected(self) -> list[Request]:
+        """Return requests that wait for room on their decode instance before their prompts are computed."""
+        return []
+
     def bytes_of(self, request: Request) -> int:  # noqa: ARG002
         """Bytes of a prompt's KV blocks to transfer."""
         return 0

@@ -12,7 +12,7 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.options.draft_cohort import SpeculativeCohort
 from blis_tui.engine.plan import Preemption
-from blis_tui.engine.request import RUNNING, WAITING, RequestState
+from blis_tui.engine.request import CREATED, RUNNING, WAITING, RequestState
 from blis_tui.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class Batch(Picklable):
             number of its tokens that will have content in the cache then.
         given_up: requests, by index, whose clients have given up, until they leave: they have ended for all but the
             engine.
-        reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
+        reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet; a copy stands for one
+            whose prompt is not computed yet.
+        sending: copies of requests, by index, that hold the KV blocks of prompts until these are sent elsewhere.
         preempted_for_reserved: number of plans that preempted the last running request because the blocks it lacked
             were reserved for incoming KV transfers.
         planned: the step that starts when the current one ends, if steps are planned ahead.
@@ -139,6 +141,7 @@ class Batch(Picklable):
         "refused",
         "reserved",
         "running",
+        "sending",
         "serves_behind_preempted",
         "speculative",
         "stalled",
@@ -181,6 +184,7 @@ class Batch(Picklable):
         self.preempted_in_flight: dict[int, tuple[bool, int]] = {}
         self.input_unknown: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
+        self.sending: dict[int, Request] = {}
         self.preempted_for_reserved = 0
         self.refused: tuple[int, ...] | None = None
         self.stopped: Stopped | None = None
@@ -419,6 +423,7 @@ class Batch(Picklable):
         slot = victim.batch_slot
         del self.running[slot]
         self.prefills.pop(slot, None)
+        self.stalled.pop(slot, None)
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         self.release_victim(victim, 0)
         victim.batch_slot = -1
@@ -525,12 +530,22 @@ class Batch(Picklable):
         self.cohort.maybe_finished.pop(request.batch_slot, None)
         self.cohort.forget(request)
         request.batch_slot = -1
-        self.pool.release(request, content, end=-1)
+        if request.state is CREATED and self.traits.prepares_handovers:
+            self._keep_until_sent(request, content)
+        else:
+            self.pool.release(request, content, end=-1)
+
+    def _keep_until_sent(self, request: Request, content_tokens: int) -> None:
+        """Let a copy hold the blocks of a prompt that continues elsewhere."""
+        self.pool.checkpoint(request, content_tokens)
+        self.sending[request.index] = copy(request)
+        request.held_blocks = request.shared_blocks = 0
 
     def holders(self) -> list[Request]:
         """Return all requests that hold KV blocks."""
         aborting = [request for request, _ in self.aborting]
-        return [*self.running.values(), *self.finishing.values(), *aborting, *self.reserved.values()]
+        elsewhere = (*self.reserved.values(), *self.sending.values())
+        return [*self.running.values(), *self.finishing.values(), *aborting, *elsewhere]
 
     def abort(self, request: Request, now: int) -> None:
         """Take out a running request, which leaves without a result, and free its blocks."""
@@ -613,6 +628,11 @@ class Batch(Picklable):
             help_text = (
                 "SGLang itself would wait forever here: without prefix caching, it admits a retracted request that"
                 " ignores EOS only if more than its remaining output still fits; raise `engine.kv_blocks`"
+            )
+        if self.traits.prepares_handovers and request.handover is not None:
+            help_text = (
+                "SGLang itself fails a request here, as all others hold KV blocks that it lacks; raise"
+                " `engine.kv_blocks`, or `num_reserved_decode_tokens` in policy.batching"
             )
         return StalledError(
             f"instance {index} cannot go on at t={now} us: request {request.request_id} needs "

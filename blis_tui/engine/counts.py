@@ -16,7 +16,7 @@ from blis_tui.base.pickling import Picklable
 from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.plan import Plan
@@ -244,6 +244,7 @@ class Watch(Picklable):
         departed: requests that no longer count, until the control plane takes note of them.
         prefilled: requests whose prompt has been computed for another instance, until the control plane takes note.
         touched: the board's list of instances to which something has happened.
+        on_prepared: called with a request and the time when there is room for its prompt, which is computed elsewhere.
     """
 
     def __init__(self, *, early: bool, early_transfers: bool = False, touched: dict[int, None] | None = None) -> None:
@@ -252,6 +253,7 @@ class Watch(Picklable):
         self.early_transfers = early_transfers
         self.departed: list[Request] = []
         self.prefilled: list[Request] = []
+        self.on_prepared: Callable[[Request, int], None] | None = None
 
 
 # The engine reports each request to a ledger once, at the end of its life.

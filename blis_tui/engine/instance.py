@@ -10,7 +10,7 @@ from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.wrappers import HookedModel
-from blis_tui.engine.options.handover import give_back
+from blis_tui.engine.options.handover import give_back, take_over
 from blis_tui.engine.orders import ConstantPriority
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
@@ -180,6 +180,25 @@ class Instance(Picklable):
         else:
             self._wait(request, now)
 
+    def expect(self, request: Request, now: int) -> Excess | None:
+        """Make room for a prompt computed elsewhere as soon as there is some; return why there never will be, or None.
+
+        The watch is told of the request as soon as there is. Only for rules that prepare for handovers.
+        """
+        excess = unservable_reason(self.batch, request, here=True)
+        if excess is None and (reason := self.loop.expect(request, now)):
+            excess = Excess(KV_BLOCKS, reason)
+        return excess
+
+    def forget_expected(self, request: Request, now: int) -> None:
+        """Forget a request that will not come after all."""
+        self.loop.forget_expected(request)
+        self.give_back(request, now)
+
+    def on_sent(self, request: Request, now: int) -> None:
+        """React to the end of a transfer from here."""
+        self.loop.on_sent(request, now)
+
     def reserve(self, request: Request, now: int, *, reuse: bool = False) -> Excess | None:
         """Take the KV blocks for a prompt computed elsewhere; return why that is impossible, or None.
 
@@ -201,6 +220,7 @@ class Instance(Picklable):
 
     def adopt(self, request: Request, now: int) -> None:
         """Put a request whose KV blocks have arrived into the waiting queue; only its decoding is left."""
+        take_over(self.batch, request)
         if 0 < request.deadline_us <= now:
             self.give_back(request, now)
             self._expire(request, now, was_running=False)
@@ -298,8 +318,10 @@ class Instance(Picklable):
 # Requests that can never run on an instance are judged by their declared budget, never by their actual output length.
 
 
-def unservable_reason(batch: Batch, request: Request) -> Excess | None:
+def unservable_reason(batch: Batch, request: Request, *, here: bool = False) -> Excess | None:
     """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
+
+    A request that is served by two instances is judged as on the first one; ``here``: as on the second one.
 
     A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``), if the
     engine cuts that many tokens. Without one, the budget is what ``max_model_len`` and the KV cache of the instance
@@ -320,17 +342,17 @@ def unservable_reason(batch: Batch, request: Request) -> Excess | None:
             return Excess("max_model_len", reason)
         budget = request.max_output_tokens = limit - prompt
     if batch.traits.fits_strictly:
-        if (excess := _strict_excess(batch, request)) is not None:
+        if (excess := _strict_excess(batch, request, here=here)) is not None:
             return excess
         budget = request.max_output_tokens
-    tokens = _tokens(batch, request, budget)
+    tokens = _tokens(batch, request, budget, here=here)
     blocks = batch.pool.most_blocks(tokens)
     if blocks > batch.pool.total:
         return Excess(KV_BLOCKS, f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}")
     return None
 
 
-def _strict_excess(batch: Batch, request: Request) -> Excess | None:
+def _strict_excess(batch: Batch, request: Request, *, here: bool) -> Excess | None:
     """Return why SGLang would never admit a request, or None; cut its output to what SGLang admits (page by page)."""
     prompt, size = request.input_tokens, batch.limits.block_size_tokens
     # With ends ignored and nothing cached, SGLang admits a request only if more than one token is left at its end.
@@ -340,7 +362,11 @@ def _strict_excess(batch: Batch, request: Request) -> Excess | None:
         return Excess(KV_BLOCKS, f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer")
     pages = -(-prompt // size)
     held = prompt if to_the_end else pages * size
-    budget = request.max_output_tokens = min(request.max_output_tokens, max(1, most - held))
+    budget = min(request.max_output_tokens, max(1, most - held))
+    if here or request.handover is None:
+        request.max_output_tokens = budget
+    elif not request.handover.prefilled:
+        budget = 1  # the rest of the answer is generated elsewhere, where the budget was cut
     left = (batch.pool.total - 1 - pages) * size
     if to_the_end and left - budget <= 1:
         reason = f"prompt of {prompt} + {budget} output tokens, whose end is ignored: the prompt leaves {left}"
@@ -372,9 +398,9 @@ def _max_answer_tokens(batch: Batch, request: Request) -> int:
     return max(1, longest)
 
 
-def _tokens(batch: Batch, request: Request, budget: int) -> int:
+def _tokens(batch: Batch, request: Request, budget: int, *, here: bool = False) -> int:
     """KV slots of a request that uses its whole budget; its last token never enters the cache."""
-    elsewhere = request.handover is not None and not request.handover.prefilled
+    elsewhere = not here and request.handover is not None and not request.handover.prefilled
     answer = 1 if elsewhere else max(budget, 1)
     whole = request.input_tokens + answer - 1
     speculative, limit = batch.speculative, batch.limits.max_model_len

@@ -121,6 +121,20 @@ class StepLoop(Stepper):
     def note_given_up(self, request: Request) -> None:
         """React to a client that has given up, whose request stays."""
 
+    def expect(self, request: Request, now: int) -> str:
+        """Make room for a prompt that is computed elsewhere; return why there never will be, or "".
+
+        Raises:
+            TypeError: the batching rule does not prepare for handovers.
+        """
+        raise TypeError(f"{self.steps.rule!r} makes no room for {request.request_id} before {now} us")
+
+    def forget_expected(self, request: Request) -> None:
+        """Forget a request that will not come."""
+
+    def on_sent(self, request: Request, now: int) -> None:
+        """React to the end of a transfer of a prompt's KV blocks from here; most rules have freed them before."""
+
     def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left without a result: others may fit now."""
 

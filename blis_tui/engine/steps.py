@@ -395,7 +395,8 @@ class Steps(Picklable):
             for part in parts:
                 part.left(request)
             handover = request.handover
-            if handover is not None and not handover.prefilled and request.output_tokens:
+            gone = given_up and request.index in given_up
+            if handover is not None and not handover.prefilled and request.output_tokens and not gone:
                 self._part(request, end)
                 continue
             free = pool.free
@@ -408,7 +409,7 @@ class Steps(Picklable):
                     batch.cohort.maybe_finished[request.batch_slot] = request
             else:
                 batch.vacate(request, end)
-            if given_up and request.index in given_up:
+            if gone:
                 request.state = RequestState.TIMED_OUT
                 continue
             if watched:

@@ -10,7 +10,14 @@ from blis_tui.base.diagnostics import about
 from blis_tui.base.errors import BlisError, InputError, PolicyError
 from blis_tui.base.source import as_list, as_map
 from blis_tui.engine.latency.shape import check_expert_parallel
-from blis_tui.engine.rules.traits import advice_for, unsupported_elsewhere, unsupported_in_engine, unsupported_settings
+from blis_tui.engine.rules.traits import (
+    MOVING,
+    Splitting,
+    advice_for,
+    unsupported_elsewhere,
+    unsupported_in_engine,
+    unsupported_settings,
+)
 from blis_tui.model.engine import ENCODER_BUDGETS
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of, ungrouped_with
 from blis_tui.spec.operator_files import coverage_error
@@ -200,6 +207,22 @@ def _check_tiers(
         yield about(document, tiers, "BLIS2026", f"`{kind}` batching does not support KV tiers", hint=hint)
 
 
+def _splitting(document: Document) -> Splitting | None:
+    """Return how the cluster splits requests, and what not every rule supports beside it."""
+    path = ("cluster", "disaggregation")
+    if document.get(*path) is None:
+        return None
+    transfer = as_map(document.get(*path, "transfer"))
+    beside = [f"cluster.{key}" for key in MOVING if key in as_map(document.get("cluster"))]
+    for owner in stacks(document):
+        for key in ("lora", "kv_tiers"):
+            value = document.get(*(there := where(document, owner, "engine", key)))
+            if value is not None and as_map(value).get("kind") != "none":
+                beside.append(".".join(map(str, there)))
+    order, starts = str(document.get(*path, "order")), str(transfer.get("starts"))
+    return Splitting(order, starts, transfer.get("reuse_cached_blocks") is True, tuple(beside))
+
+
 def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
     """Check for settings elsewhere that the batching rule ignores."""
     traits = batching_traits(as_map(document.data), plugins)
@@ -210,10 +233,9 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         yield about(document, ("policy", "scheduling", "kind"), "BLIS2026", message, hint=hint)
     scheduling = document.get("policy", "scheduling", "kind")
     victim = document.get("policy", "preemption", "victim") or "tail"
-    splits = document.get("cluster", "disaggregation") is not None
-    for key, message, hint in unsupported_elsewhere(str(kind), traits, str(scheduling), str(victim), splits=splits):
-        splitting = key == "cluster.disaggregation"
-        yield about(document, tuple(key.split(".")), "BLIS2027", message, key=splitting, hint=hint)
+    splitting = _splitting(document)
+    for key, message, hint in unsupported_elsewhere(str(kind), traits, str(scheduling), str(victim), splitting):
+        yield about(document, tuple(key.split(".")), "BLIS2027", message, key=key.startswith("cluster."), hint=hint)
     if not traits.running_first:
         yield from _check_victims(document, kind, traits)
     for owner in stacks(document):

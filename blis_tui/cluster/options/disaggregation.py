@@ -148,6 +148,8 @@ _ROUNDING_US: Final = 1e-6
 """Rounding error that may be left of a finished transfer."""
 
 
+_EXPECTED: Final = "expected"
+"""Kind of a request that waits for room on its decode instance."""
 _ANSWER_LENGTH: Final = 2
 """Length of a decider's answer."""
 
@@ -187,6 +189,10 @@ class Splitter(Dispatcher):
         """Requests whose prompt is computed but whose prefill instance was gone before the transfer started."""
         self._away_us = 0
         """Total time between prefill and decode instance, over all requests that have reached the latter."""
+        self._prepares = pipeline.registry.instances[0].batch.traits.prepares_handovers
+        """Whether there is room for a prompt on its decode instance before it is computed."""
+        if self._prepares:
+            pipeline.registry.watch.on_prepared = self._prepared
         self._early_us: list[int] = []
         """Prefill end times of requests that reached their decode instance earlier; may include past times."""
 
@@ -272,7 +278,9 @@ class Splitter(Dispatcher):
         """React to requests that left their instances; the prompts of ``prefilled`` are computed."""
         for request in departed:
             if request.state > RequestState.RUNNING:  # dropped or timed out before its transfer
-                self.split_requests.pop(request.index, None)
+                routed = self.split_requests.pop(request.index, None)
+                if routed is not None and self._prepares:
+                    self._forget_expected(routed.request, now)
         for request in prefilled:
             self._prefilled(request, now)
 
@@ -295,7 +303,7 @@ class Splitter(Dispatcher):
             return NO_NEXT_STAGE
         handover.transfer_start_us = now
         index = handover.decode_instance
-        if index >= 0 and (excess := self._reserve(request, index, now)) is not None:
+        if index >= 0 and not self._prepares and (excess := self._reserve(request, index, now)) is not None:
             self._fail(routed, excess, now)
             return NO_NEXT_STAGE
         pipeline, size = self._pipeline, self.bytes_of(request)
@@ -364,6 +372,9 @@ class Splitter(Dispatcher):
         handover.transfer_us = now - handover.transfer_start_us
         pipeline, observers = self._pipeline, self._pipeline.observers
         observers.tell(TransferFinished, now, request.request_id, handover.transfer_us)
+        if self._prepares:
+            self._registry.board.touched[handover.prefill_instance] = None
+            self._registry.instances[handover.prefill_instance].on_sent(request, now)
         if handover.decode_instance >= 0:
             self._enqueue_for_decode(routed, now)
         else:
@@ -386,6 +397,46 @@ class Splitter(Dispatcher):
         else:
             self._enqueue_for_decode(routed, now)
         return NO_NEXT_STAGE
+
+    # ---- room for prompts that are not computed yet ----
+
+    def _prepared(self, request: Request, now: int) -> None:
+        """Send a request to its prefill: there is room for its prompt on its decode instance."""
+        routed = self.split_requests[request.index]
+        self._to_prefill(routed)
+        self._pipeline.queue.push(now, PREFILL_ROUTING, routed)
+
+    def _expect(self, routed: RoutedRequest, now: int) -> int:
+        """Let a request wait for room on its decode instance."""
+        request = routed.request
+        index = handover_of(request).decode_instance
+        routed.kind, routed.instance_index = _EXPECTED, None
+        self._registry.board.touched[index] = None
+        if (excess := self._registry.instances[index].expect(request, now)) is not None:
+            self._fail(routed, excess, now)
+        elif request.deadline_us:
+            is_over, expire = partial(self._is_prepared, routed), partial(self._expire, routed)
+            timeout = Revocable("timeout", is_over, expire, request=request)
+            self._pipeline.queue.push(max(now, request.deadline_us), DECODE_ROUTING, timeout)
+        return NO_NEXT_STAGE
+
+    def _is_prepared(self, routed: RoutedRequest) -> bool:
+        """Whether a request no longer waits for room on its decode instance."""
+        return routed.kind != _EXPECTED
+
+    def _expire(self, routed: RoutedRequest, now: int) -> None:
+        """Let a request time out that waits for room on its decode instance."""
+        request = routed.request
+        del self.split_requests[request.index]
+        self._forget_expected(request, now)
+        index = handover_of(request).decode_instance
+        self._registry.commit(routed, index)
+        self._registry.instances[index].enqueue(request, now)
+
+    def _forget_expected(self, request: Request, now: int) -> None:
+        index = handover_of(request).decode_instance
+        self._registry.board.touched[index] = None
+        self._registry.instances[index].forget_expected(request, now)
 
     # ---- instances that go down ----
 
@@ -482,6 +533,10 @@ class Splitter(Dispatcher):
         requests = [split.request for split in self.split_requests.values()]
         return [request for request in requests if request.handover is not None and request.handover.prefilled]
 
+    def expected(self) -> list[Request]:
+        """Return requests that wait for room on their decode instance before their prompts are computed."""
+        return [split.request for split in self.split_requests.values() if split.kind == _EXPECTED]
+
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
         ways = tuple((index, split.kind) for index, split in sorted(self.split_requests.items()))
@@ -536,6 +591,8 @@ class DecodeFirst(Splitter):
         if self.decide(routed, now, self.decode.fleet.place(index)):
             handover = handover_of(routed.request)
             handover.decode_instance = index
+            if self._prepares:
+                return self._expect(routed, now)
             self._to_prefill(routed)
             return now
         self._notify_decider(routed)

@@ -151,6 +151,8 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
         return _in_gateway(state, state.gateway, live, since)
     if last.what == "retried":
         return (say("Its instance could not complete it, so it is being routed again, ", *since, "."),)
+    if last.what == "split":
+        return _before_room(debugger, life, since)
     if last.what in ("scheduled", "first-token"):
         return (_last_of_prompt(life),)
     if last.what in ("prefilled", "transfer-started", "transfer-finished"):
@@ -161,6 +163,20 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
 def latest_state(life: Sequence[RequestEvent]) -> RequestEvent | None:
     """Return the latest entry of a life that changed the request's state; None if there is none."""
     return next((entry for entry in reversed(life) if described(entry.what).state), None)
+
+
+def _before_room(debugger: Debugger, life: Sequence[RequestEvent], since: Sentence) -> tuple[Sentence, ...] | None:
+    """Return that a prompt waits for room where its answer will be generated; None if the engine makes none before."""
+    on = next((entry.first for entry in reversed(life) if entry.what == "routed"), -1)
+    if on < 0 or not debugger.tape.profiles[on].traits.prepares_handovers:
+        return None
+    there = debugger.ask(lambda simulation: simulation.snapshot()).instances[on].kv
+    free = plural(there.cached_free_blocks + there.blank_blocks, "KV block")
+    return (
+        say("There is no room yet for its prompt on ", instance_ref(on), ", which will generate its answer, ", *since)
+        + say("; it is computed elsewhere once there is."),
+        say(f"Free there: {free}; some are kept for the answers of all that run or hold blocks there."),
+    )
 
 
 def _last_of_prompt(life: Sequence[RequestEvent]) -> Sentence:

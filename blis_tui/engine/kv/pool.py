@@ -171,6 +171,9 @@ class BlockPool(Picklable):
                 self._prefix(request, request.input_tokens // self.block_size_tokens)
             )
 
+    def checkpoint(self, request: Request, computed_tokens: int) -> None:
+        """Do nothing: content can be found since it was planned (``extend``)."""
+
     def idle_among(self, request: Request, blocks: int) -> int:
         """Number of unreferenced blocks among the first ``blocks`` cached ones; pinning them takes free blocks."""
         return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0

@@ -38,8 +38,9 @@ def first_with_blocks(batch: Batch) -> Request | None:
 
 
 def awaits_blocks(batch: Batch) -> bool:
-    """Whether no request runs while KV blocks are being transferred here from another instance."""
-    return not batch.running and any(request.state is CREATED for request in batch.reserved.values())
+    """Whether no request runs while KV blocks are being transferred here from another instance, or sent to one."""
+    coming = batch.reserved.values()
+    return not batch.running and (bool(batch.sending) or any(request.state is CREATED for request in coming))
 
 
 def evict_reserved(batch: Batch) -> Preemption:
@@ -51,9 +52,22 @@ def evict_reserved(batch: Batch) -> Preemption:
     return lost
 
 
+def take_over(batch: Batch, request: Request) -> None:
+    """Let a request have the KV blocks that a copy of it has held until its KV arrived."""
+    holder = batch.reserved.get(request.index, request)
+    if holder is not request:
+        request.held_blocks = holder.held_blocks
+        request.computed_tokens = holder.computed_tokens
+        batch.reserved[request.index] = request
+
+
 def give_back(batch: Batch, request: Request) -> None:
     """Free the KV blocks of a prompt computed elsewhere; before it waits here, its new blocks have no content."""
-    if batch.reserved.pop(request.index, None) is None:
+    holder = batch.reserved.pop(request.index, None)
+    if holder is None:
+        return
+    if holder is not request:
+        batch.pool.release(holder, 0)
         return
     tokens = request.computed_tokens
     if request.state is not WAITING:

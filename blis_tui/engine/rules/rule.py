@@ -62,7 +62,7 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     ``ahead`` does not do that, as the step in flight may free some blocks.
     """
     plan = rule.plan(batch)
-    if ahead or not batch.reserved or batch.running or plan.preempted:
+    if ahead or rule.traits.prepares_handovers or not batch.reserved or batch.running or plan.preempted:
         if plan.preempted and not batch.running and not batch.finishing and awaits_blocks(batch):
             batch.preempted_for_reserved += 1
         return plan

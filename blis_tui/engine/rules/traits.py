@@ -117,6 +117,14 @@ class EngineBehavior:
         """The name of the step's token budget: the rule's own setting, or ``max_num_batched_tokens``."""
         return self.step_tokens_setting or "max_num_batched_tokens"
 
+    @property
+    def prepares_handovers(self) -> bool:
+        """Whether there must be room for a prompt where its answer is generated before it is computed elsewhere.
+
+        Its KV blocks are then kept there until they are sent.
+        """
+        return self.radix_tree
+
     def spare_blocks(self, total: int) -> int:
         """The blocks that the watermark keeps free."""
         return int(self.watermark * (total + 1 if self.null_block else total))
@@ -183,7 +191,10 @@ SIMULATED: Final = {
 
 
 _COMMON_FEATURES: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
-SUPPORTED_FEATURES: Final = {"sglang": _COMMON_FEATURES, "tensorrt-llm": _COMMON_FEATURES}
+SUPPORTED_FEATURES: Final = {
+    "sglang": (*_COMMON_FEATURES, "reuse_cached_blocks", "failures"),
+    "tensorrt-llm": _COMMON_FEATURES,
+}
 """Features that an engine has but its simulation lacks; refusals say so."""
 _OF_KINDS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
     "vllm-v1": {**dict.fromkeys(ONLY_IN, (None, False)), "prefill_schedule_interval": (None, 1)},
@@ -268,8 +279,24 @@ def unsupported_in_engine(
         yield Refusal("lora", f"`{kind}` batching does not support LoRA adapters", advice)
 
 
+class Splitting(NamedTuple):
+    """How prompts are computed on one instance and answers generated on another."""
+
+    order: str
+    starts: str
+    """When a transfer starts."""
+    reuses: bool
+    """Whether cached blocks are not transferred."""
+    beside: tuple[str, ...]
+    """Paths of other settings that not every rule supports at the same time, where they are used."""
+
+
+MOVING: Final = ("lifecycle", "failures", "nodes", "autoscaler")
+"""Keys of a cluster whose instances come and go."""
+
+
 def unsupported_elsewhere(
-    kind: str, traits: EngineBehavior, scheduling: str, victim: str, *, splits: bool
+    kind: str, traits: EngineBehavior, scheduling: str, victim: str, splitting: Splitting | None
 ) -> Iterator[Refusal]:
     """Yield unsupported settings outside the engine; ``key`` is a path.
 
@@ -278,7 +305,7 @@ def unsupported_elsewhere(
         traits: the rule's traits.
         scheduling: the queue order.
         victim: the policy's victim rule.
-        splits: whether prompts are computed on one instance and answers generated on another.
+        splitting: how prompts are computed on one instance and answers generated on another; None = they are not.
     """
     if scheduling == "lpm" and not traits.radix_tree:
         advice = "use `scheduling: fcfs`, or `batching: sglang`"
@@ -292,11 +319,32 @@ def unsupported_elsewhere(
     if victim != "tail":
         message = f"`{kind}` batching chooses by itself which requests to retract: the victim `{victim}` has no effect"
         yield Refusal("policy.preemption.victim", message, "remove it")
-    if splits:
+    if splitting is not None and not traits.prepares_handovers:
         message = f"`{kind}` batching does not support computing prompts for other instances"
         advice = "remove `cluster.disaggregation`, or use blis or vllm-v1 batching"
         advice = advice_for(kind, "disaggregation", advice)
         yield Refusal("cluster.disaggregation", message, advice)
+    elif splitting is not None:
+        yield from _unsupported_splitting(kind, splitting)
+
+
+def _unsupported_splitting(kind: str, splitting: Splitting) -> Iterator[Refusal]:
+    """Yield what a rule that prepares for handovers does not support of them."""
+    path = "cluster.disaggregation"
+    if splitting.order != "decode-first":
+        message = f"`{kind}` batching makes room where the answer is generated before the prompt is computed"
+        yield Refusal(f"{path}.order", message, "set `order: decode-first`")
+    if splitting.starts != "step-end":
+        message = f"`{kind}` batching sends a prompt's KV blocks when the step that completes it is over"
+        yield Refusal(f"{path}.transfer.starts", message, "set `starts: step-end`")
+    if splitting.reuses:
+        message = f"`{kind}` batching has no prefix cache where answers are generated"
+        advice = advice_for(kind, "reuse_cached_blocks", "remove `reuse_cached_blocks`")
+        yield Refusal(f"{path}.transfer.reuse_cached_blocks", message, advice)
+    for key in splitting.beside:
+        name = key.rpartition(".")[2]
+        message = f"`{name}` with `cluster.disaggregation` is not simulated with `{kind}` batching"
+        yield Refusal(key, message, f"remove `{name}`, or use vllm-v1 batching")
 
 
 def _unsupported_drafters(kind: str, traits: EngineBehavior, stages: int, drafter: str) -> Iterator[Refusal]:

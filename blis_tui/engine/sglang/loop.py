@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP, Revocable
+from blis_tui.engine.options.handover import awaits_blocks, give_back
 from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.engine.sglang.radix_pool import RadixPool, radix_pool
@@ -62,7 +63,12 @@ class EventLoop(FastForward):
     def has_work(self) -> bool:
         """Whether any request waits or runs, a step is planned, or there are results of which nobody else is told."""
         batch = self.batch
-        return batch.has_requests or batch.planned is not None or bool(batch.given_up)
+        return batch.has_requests or batch.planned is not None or bool(batch.given_up) or self._has_handovers
+
+    @property
+    def _has_handovers(self) -> bool:
+        """Whether the next look, with or without a step, may make room for a prompt or free that of another."""
+        return self.rule.handovers is not None and self.rule.handovers.pending
 
     def step(self, now: int) -> int:
         """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
@@ -70,9 +76,12 @@ class EventLoop(FastForward):
         if self.computed or batch.finishing or batch.aborting or batch.given_up:
             self._take_results()
         self._pool.on_step_results(self.steps.free_us)
+        if rule.handovers is not None:
+            rule.handovers.free_sent(batch)
         ready, batch.planned = batch.planned, None
         if ready is None:
             if not batch.has_requests:
+                self._prepare_handovers(now)
                 return NO_STEP
             if now > steps.free_us:
                 rule.idle(done=not self.polls and self._pool.last_change_us() < now)
@@ -80,6 +89,8 @@ class EventLoop(FastForward):
             if ready is None:  # a scheduler without a step polls for requests continuously
                 rule.idle(done=self._pool.last_change_us() <= now and not rule.knows_requests(batch))
                 ready = self._plan_step(now)
+                for _ in range(len(batch.reserved)):  # the last request may have been retracted for these
+                    ready = ready or self._plan_step(now)
             self.polls = ready is None and bool(batch.running or batch.waiting.items)
             if ready is None and not self.polls:  # the clients of all that were there had given up
                 return NO_STEP
@@ -87,12 +98,16 @@ class EventLoop(FastForward):
                 arrival = Revocable("step", self._is_busy_or_idle, self.want_step, instance_index=self.index)
                 steps.events.push(change_us, self.order, arrival)
                 return NO_STEP
+            if ready is None and awaits_blocks(batch):
+                return NO_STEP
             if ready is None:
                 raise batch.deadlock(self.index, now)
             if waited_us := self._pool.pop_waited_us():
                 batch.planned = ready
                 return now + waited_us
         plan = ready.plan or Plan()
+        if batch.stalled:  # those that come from other instances in this step
+            batch.reform_cohort(dict(batch.stalled))
         plain = self._max_decodes > 0 and is_plain(plan)
         following = self._repeated(ready, now) if plain and self._overlaps else None
         if following is None and self._overlaps:
@@ -106,7 +121,7 @@ class EventLoop(FastForward):
         if plan.decodes and not members:
             batch.cohort.ahead = 0  # all requests for which it was planned have left
         self._note(plan, following)
-        goes_on = following is not None or batch.has_requests
+        goes_on = following is not None or batch.has_requests or self._has_handovers
         if steps.done is not None:
             steps.tell(plan, end if goes_on else IDLE)
         if self._overlaps and batch.waiting.items:
@@ -160,6 +175,8 @@ class EventLoop(FastForward):
         plan = steps.plan(now, ahead=ahead)
         if plan is None:
             return None
+        if self.rule.handovers is not None:
+            self._tell_of_prepared(now)
         planned = self.rule.before is not None
         if batch.waiting.items and (planned or ahead):
             steps.report_stopped(plan, now, later=1 + ahead)
@@ -250,6 +267,42 @@ class EventLoop(FastForward):
         full = tokens >= batch.limits.max_num_batched_tokens
         tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.finishing), duration, full_budget=full)
 
+    # ---- prompts that are computed on another instance than their answers ----
+
+    def expect(self, request: Request, now: int) -> str:
+        """Make room for the prompt of a request, as soon as there is some; return why there never will be, or ""."""
+        handovers = self.rule.take_part_in_handovers()
+        if not (excess := handovers.excess(self.batch, request)):
+            handovers.expected[request.index] = request
+            self.want_step(now)
+        return excess
+
+    def forget_expected(self, request: Request) -> None:
+        """Forget a request that will not come."""
+        if self.rule.handovers is not None:
+            self.rule.handovers.forget(request)
+
+    def on_sent(self, request: Request, now: int) -> None:
+        """Free the blocks of a prompt that has been sent, once the scheduler looks."""
+        if (holder := self.batch.sending.get(request.index)) is not None:
+            self.rule.take_part_in_handovers().sent.append(holder)
+            self.want_step(now)
+
+    def _prepare_handovers(self, now: int) -> None:
+        """Make room for expected prompts, while nobody runs or waits."""
+        if self.rule.handovers is not None:
+            self.rule.handovers.look(self.batch, ())
+            self._tell_of_prepared(now)
+
+    def _tell_of_prepared(self, now: int) -> None:
+        """Let the control plane know for which prompts there is room."""
+        handovers, watch = self.rule.take_part_in_handovers(), self.steps.seen.watch
+        if handovers.prepared and watch is not None and watch.on_prepared is not None:
+            prepared, handovers.prepared = handovers.prepared, []
+            watch.touched[self.index] = None
+            for request in prepared:
+                watch.on_prepared(request, now)
+
     # ---- requests that leave without a result ----
 
     def keeps_aborted_request(self, request: Request) -> bool:
@@ -293,6 +346,7 @@ class EventLoop(FastForward):
             self.steps.seen.note_place_free(now)
             if request.state is WAITING:
                 batch.leave_queue(request)
+                give_back(batch, request)
             else:
                 self.abort(request, now)
             request.state = RequestState.TIMED_OUT

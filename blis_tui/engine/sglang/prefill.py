@@ -226,7 +226,7 @@ class PrefillAdder:
         page = self._page
         start = blocks * page
         self.rest = rest = request.target_tokens - start
-        left = min(max(request.max_output_tokens - self._cohort.generated_tokens(request), 0), MOST_NEW_TOKENS)
+        left = min(max(_declared(request) - self._cohort.generated_tokens(request), 0), MOST_NEW_TOKENS)
         need = rest + away * page + left + page
         if self._lacks(need):
             return self._no_room(need + 1, request)
@@ -278,12 +278,24 @@ class PrefillAdder:
     def _expected_output(self, request: Request) -> tuple[float, int] | None:
         """Return a request's expected remaining output and its current tokens; None = no output is left."""
         ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._cohort.generated_tokens(request)
-        left = request.max_output_tokens * ratio - generated
+        left = _declared(request) * ratio - generated
         return (left, request.input_tokens + generated) if left > 0 else None
 
 
+def computes_only(request: Request) -> bool:
+    """Whether only the prompt of a request is computed here, and its answer is generated elsewhere."""
+    return request.handover is not None and not request.handover.prefilled
+
+
+def _declared(request: Request) -> int:
+    """Tokens that a request may generate here (``PrefillBootstrapQueue`` sets 1)."""
+    handover = request.handover
+    return request.max_output_tokens if handover is None or handover.prefilled else 1
+
+
 def _most(request: Request) -> int:
-    return min(request.max_output_tokens, MOST_NEW_TOKENS)
+    declared = request.max_output_tokens if request.handover is None else _declared(request)
+    return min(declared, MOST_NEW_TOKENS)
 
 
 def _first(course: tuple[float, int]) -> float:

@@ -7,7 +7,8 @@ Sources, all of SGLang 0.5.23:
   ``managers/scheduler_components/new_token_ratio_tracker.py``;
 - queue orders other than that of arrival: ``managers/schedule_policy.py`` (``SchedulePolicy``);
 - LoRA adapters: ``managers/scheduler.py`` (``can_schedule_lora_req``) and ``lora/lora_manager.py``
-  (``validate_lora_batch``).
+  (``validate_lora_batch``);
+- prompts that are computed for other servers, or on them: ``engine.sglang.handovers``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.plan import DiscardedTokens, Outranked, Plan, Retraction
 from blis_tui.engine.queue import SCHEDULING, ByPriority, ByTurn, FcfsQueue
-from blis_tui.engine.request import COMPLETED, RUNNING, WAITING
+from blis_tui.engine.request import COMPLETED, CREATED, RUNNING, WAITING
 from blis_tui.engine.rules.rule import BATCHING, Plain
 from blis_tui.engine.rules.traits import SGLANG, EngineBehavior
-from blis_tui.engine.sglang.prefill import PrefillAdder, Priorities, Verdict
+from blis_tui.engine.sglang.handovers import RESERVED_TOKENS, Handovers
+from blis_tui.engine.sglang.prefill import PrefillAdder, Priorities, Verdict, computes_only
 from blis_tui.engine.sglang.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.sglang.radix_tree import RadixTree
 from blis_tui.engine.stopped import ADAPTER, MAX_NUM_SEQS, OUTRANKED, PREEMPTED, UNSEEN, Stopped
@@ -230,6 +232,13 @@ class SglangSettings:
         minimum=0,
         maximum=10**15,
     )
+    num_reserved_decode_tokens: int | None = setting(
+        "Tokens kept free for each answer on an instance that generates answers to prompts computed elsewhere"
+        f" (cluster.disaggregation). Default: {RESERVED_TOKENS}.",
+        default=None,
+        minimum=1,
+        maximum=10**9,
+    )
 
 
 class FormedBatch(NamedTuple):
@@ -255,6 +264,7 @@ class SglangBatching(Plain):
         before: the batch that was formed last; None = there was none.
         under_way: that batch, if its results are not known yet.
         plans_always: whether each plan can differ from the one before although no request has come or left.
+        handovers: prompts that are computed here for other instances, or there for this one; None = there were none.
     """
 
     def __init__(self, settings: SglangSettings) -> None:
@@ -279,6 +289,7 @@ class SglangBatching(Plain):
         self._weight = settings.scheduler_recv_interval - 1
         sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
+        self.handovers: Handovers | None = None
         self.plans_always = self.looks_rarely or sign != 0
         self.traits = EngineBehavior(
             keeps_output=True,
@@ -322,7 +333,15 @@ class SglangBatching(Plain):
             *(() if self._priorities is None else self._priorities.state()),
             *((list(self._next_turns.items()),) if self._next_turns else ()),
             *(("requeued",) if self._requeued else ()),
+            *(() if self.handovers is None else self.handovers.state()),
         )
+
+    def take_part_in_handovers(self) -> Handovers:
+        """Return what the instance knows of prompts computed elsewhere, from the first of them on."""
+        if self.handovers is None:
+            reserved = self._settings.num_reserved_decode_tokens
+            self.handovers = Handovers(RESERVED_TOKENS if reserved is None else reserved)
+        return self.handovers
 
     # ---- planning ----
 
@@ -351,6 +370,7 @@ class SglangBatching(Plain):
             and self.chunked is None
             and len(self.running) == batch.load.decode_requests  # it knows of all that have joined or left
             and not self._next_turns
+            and (self.handovers is None or self.handovers.settled(batch))
             and (len(self._turns) <= _MAX_DEPARTED or len(self._turns) <= _turns_kept(batch))
         )
 
@@ -394,6 +414,8 @@ class SglangBatching(Plain):
         self._look_for_requests(batch)
         self._process_results(batch)
         self._prune(batch)
+        if self.handovers is not None:
+            self._let_in_prefilled(self.handovers, batch, plan)
         refused = batch.refused
         self.before = self._prefill(batch, plan) or self._decode(batch, plan)
         if plan.stopped is None and plan.outranked:
@@ -442,8 +464,19 @@ class SglangBatching(Plain):
         self._weight, self._requeued = 0, False
         self._received_us = batch.now
 
+    def _let_in_prefilled(self, handovers: Handovers, batch: Batch, plan: Plan) -> None:
+        """Let requests run whose prompts were computed elsewhere, and make room for more of them."""
+        stopped = handovers.look(batch, self.running.values())
+        entered = handovers.enter(batch, plan, batch.limits.max_num_seqs - len(self.running))
+        self.running.update((request.index, request) for request in entered)
+        self._note_running(entered)
+        if plan.stopped is None:
+            plan.stopped = stopped
+
     def _waiting(self, batch: Batch, count: int | None) -> list[Request]:
         """Return the first requests in the queue that the scheduler has received."""
+        if self.handovers is not None:
+            return self.handovers.others(batch, count)
         if self._settings.scheduler_recv_interval <= 1:
             return batch.waiting.first(count)
         known = [request for request in batch.waiting.ordered() if request.queued_us <= self._received_us]
@@ -460,7 +493,11 @@ class SglangBatching(Plain):
         before = self.before
         if before is not None and before.prefills:
             joining = [
-                request for request in before.prefills if request is not before.chunked and request.state is RUNNING
+                request
+                for request in before.prefills
+                if request is not before.chunked
+                and request.state is RUNNING
+                and (request.handover is None or request.handover.prefilled)
             ]
             if len(joining) < len(before.prefills):
                 self.full = False
@@ -493,7 +530,7 @@ class SglangBatching(Plain):
         """Forget the priorities of requests that ended with their first token, so never ran."""
         if self._priorities is not None:
             for request in formed.prefills:
-                if request.state is COMPLETED:
+                if request.state in (COMPLETED, CREATED):
                     self._priorities.forget(request)
 
     def _leave(self, request: Request) -> None:
@@ -560,7 +597,10 @@ class SglangBatching(Plain):
                 break
             if places is not None and not places.has_place(request):
                 continue
-            if len(adder.entries) >= limit - len(self.running):
+            taken = len(self.running)
+            if request.handover is not None and computes_only(request):
+                taken = len(batch.running) + len(batch.sending)
+            if len(adder.entries) >= limit - taken:
                 self._fill(batch, Stopped(MAX_NUM_SEQS, 1))
             if self.full and not self._preempt(batch, plan, request, adder):
                 plan.stopped = self._filled
@@ -700,6 +740,8 @@ class SglangBatching(Plain):
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
         pool.take(due)
+        for request in batch.stalled.values():
+            request.held_blocks += request.target_tokens % pool.block_size_tokens == 0
         plan.decodes = True
         for request in ending:
             if request.index in self.running:
@@ -719,6 +761,8 @@ class SglangBatching(Plain):
             due -= request.joined_clock >= 0 and request.batch_slot in cohort.classes[column]
         for request in () if self.under_way is None else self.under_way.prefills:
             due += request.joined_clock < 0 and request.target_tokens % page == 0 and request.index in self.running
+        for request in batch.stalled.values():  # from another instance; none of them is dropped
+            due += request.target_tokens % page == 0
         return due
 
     def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
@@ -787,6 +831,9 @@ class SglangBatching(Plain):
             self._evict_for_decode(batch, len(kept))
             room = pool.make_room(self._decode_blocks(batch, kept))
         if not room and not pool.make_room(self._decode_blocks(batch, kept)):
+            if batch.reserved:  # prompts from elsewhere have the rest; SGLang fails the last request, too
+                self._retract_one(batch, plan, kept[0], next(iter(batch.reserved.values())))
+                self.running = {}
             return False
         self.running = {request.index: request for request in kept}
         self._note_running(kept)

@@ -162,7 +162,9 @@ class _Export:
             ranks = number(split) * number(engine.get("pipeline_parallel")) * number(engine.get("data_parallel"))
             role = role if (role := str(pool.get("role"))) in _ROLES else ""
             arguments = [*self._arguments(data)]
-            if role:
+            if role and self.engine.name == "sglang":
+                arguments += ["--disaggregation-mode", role]
+            elif role:
                 config: Json = {"kv_connector": "NixlConnector", "kv_role": _ROLES[role]}
                 arguments += ["--kv-transfer-config", json.dumps(config)]
             hardware = _name(pool.get("hardware")) or self.hardware

@@ -198,7 +198,9 @@ def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, Da
     labels = _labels(groups)
     for group, label in zip(groups, labels, strict=True):
         _hand_over(group, apart=apart)
-        if apart and group.made.engine != "vllm":
+        if apart and group.made.engine == "sglang":
+            _without_what_roles_lack(group)
+        elif apart and group.made.engine != "vllm":
             _with_vllm_scheduler(group)
         _prefix_cache(group)
         _host_cache(group)
@@ -210,6 +212,8 @@ def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, Da
         given.document.keys.update({(*above, *path): place for path, place in document.keys.items()})
         given.document.values.update({(*above, *path): place for path, place in document.values.items()})
         given.notes += [_under(above, note) for note in group.made.given.notes]
+    if apart and groups[0].made.engine == "sglang":
+        _share_reserve(groups)
     first = groups[0]
     if len(groups) == 1:
         copies = first.copies * _whole(as_map(first.body.get("cluster")).get("instances", 1))
@@ -279,15 +283,16 @@ def _pools(
     if shared:
         body["engine"] = shared
     apart = {group.role for group in groups} >= {*ROLES}
+    way: dict[str, Json] = {"order": "decode-first"} if groups[0].made.engine == "sglang" else {}
     equal = not any(group.scaler for group in groups) and all(
         set(as_map(pool)) <= {"name", "role", "instances"} for pool in pools
     )
     if apart and equal:
         many = [sum(_whole(as_map(pool)["instances"]) for pool in pools if as_map(pool)["role"] == r) for r in ROLES]
         both: dict[str, Json] = {f"{role}_instances": count for role, count in zip(ROLES, many, strict=True)}
-        body["cluster"] = {"instances": sum(many), "disaggregation": both}
+        body["cluster"] = {"instances": sum(many), "disaggregation": {**both, **way}}
     else:
-        body["cluster"] = {"pools": pools, **({"disaggregation": {}} if apart else {})}
+        body["cluster"] = {"pools": pools, **({"disaggregation": way} if apart else {})}
     return body
 
 
@@ -304,8 +309,35 @@ def _hand_over(group: _Group, *, apart: bool) -> None:
         group.made.note(Fate.TAKEN, "kv-transfer-config", text)
 
 
+_NOT_WITH_ROLES: Final = MappingProxyType({"kv_tiers": "enable-hierarchical-cache", "lora": "enable-lora"})
+"""Keys of an engine that are not simulated with roles of SGLang's servers, with its arguments."""
+
+
+def _without_what_roles_lack(group: _Group) -> None:
+    """Leave out what is not simulated where SGLang's servers have roles."""
+    engine = as_map(group.body.get("engine"))
+    for key, name in _NOT_WITH_ROLES.items():
+        if engine.pop(key, None) is not None:
+            group.made.note(Fate.NOT_CARRIED, name, "it is not simulated with roles: see `cluster.disaggregation`")
+    if "engine" in group.body and not engine:
+        del group.body["engine"]
+
+
+_RESERVE: Final = "num_reserved_decode_tokens"
+
+
+def _share_reserve(groups: Sequence[_Group]) -> None:
+    """Give all groups what those that decode reserve for each answer: it is a setting of the scheduler of all."""
+    rules = [as_map(as_map(group.body["policy"])["batching"]) for group in groups]
+    said = [rule.pop(_RESERVE, None) for rule in rules]
+    decoding = (tokens for tokens, group in zip(said, groups, strict=True) if group.role == "decode")
+    if (tokens := next(decoding, None)) is not None:
+        for rule in rules:
+            rule[_RESERVE] = tokens
+
+
 def _with_vllm_scheduler(group: _Group) -> None:
-    """Replace the scheduler by vLLM's, the only engine's whose instances can have roles."""
+    """Replace the scheduler by vLLM's, where that of an engine cannot have roles."""
     batching, engine = as_map(as_map(group.body["policy"])["batching"]), as_map(group.body.setdefault("engine", {}))
     chunk = batching.get("chunked_prefill_size")
     if isinstance(chunk, int):

@@ -264,6 +264,7 @@ SGLANG: Final = Server(
             "schedule-low-priority-values-first": "policy.batching.schedule_low_priority_values_first",
             "priority-scheduling-preemption-threshold": "policy.batching.priority_scheduling_preemption_threshold",
             "scheduler-recv-interval": "policy.batching.scheduler_recv_interval",
+            "num-reserved-decode-tokens": "policy.batching.num_reserved_decode_tokens",
             "enable-hierarchical-cache": "",
             "hicache-ratio": "engine.kv_tiers.hicache_ratio",
             "hicache-write-policy": "engine.kv_tiers.hicache_write_policy",
@@ -323,6 +324,9 @@ SGLANG: Final = Server(
             " `engine.kv_tiers`",
             "disaggregation-transfer-backend disaggregation-ib-device": "transfers take the time of"
             " `cluster.disaggregation.transfer`",
+            "disaggregation-decode-enable-radix-cache disaggregation-decode-enable-offload-kvcache": "servers that"
+            " decode have no prefix cache",
+            "disaggregation-decode-polling-interval": "they look for room and for KV blocks before each step",
             "schedule-policy": "the queue is first come, first served",
             "attention-backend prefill-attention-backend decode-attention-backend sampling-backend": _KERNELS,
             "moe-runner-backend fp8-gemm-backend enable-flashinfer-allreduce-fusion enable-torch-compile": _KERNELS,

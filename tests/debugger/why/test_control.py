@@ -308,3 +308,20 @@ def test_time_in_the_gateway_is_that_of_its_records() -> None:
             waited = sum(span.duration_us for span in life.spans if span.what == "gateway")
             assert waited == sent.first
     assert dispatched > 20
+
+
+def test_a_prompt_that_waits_for_room_where_its_answer_is_generated_is_told_so() -> None:
+    sglang = {"kind": "sglang", "num_reserved_decode_tokens": 64}
+    pools = [{"name": "p", "role": "prefill", "instances": 1}, {"name": "d", "role": "decode", "instances": 1}]
+    cluster = {
+        "disaggregation": {"order": "decode-first"},
+        "pools": [pools[0], {**pools[1], "engine": {"kv_blocks": 20_000, "max_num_seqs": 4}}],
+    }
+    more = {"policy.batching": sglang, "cluster": cluster, "workload.requests": 60, "expect": []}
+    debugger = Debugger(blis_tui.load("disaggregation", set=more))
+    run_to_stop(debugger.run())
+    run_to_stop(debugger.seek(700))
+    waiting = debugger.simulation.snapshot().in_transit[-1].request_id
+    text = explain_request(debugger, waiting).to_text()
+    assert "There is no room yet for its prompt on instance 1, which will generate its answer, since" in text
+    assert re.search(r"Free there: [\d,]+ KV blocks", text)

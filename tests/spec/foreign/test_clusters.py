@@ -608,8 +608,8 @@ def test_dynamo(tmp_path: Path) -> None:
     assert "Planner: not carried" in notes
     other = DYNAMO.replace("dynamo.vllm", "dynamo.sglang").replace("--model,", "--model-path,")
     found, notes = made(tmp_path, import_kubernetes, other)
-    assert found["cluster"]["disaggregation"] == apart
-    assert "SGLang's scheduler is not simulated" in notes
+    assert found["cluster"]["disaggregation"] == {**apart, "order": "decode-first"}
+    assert found["policy"]["batching"]["kind"] == "sglang"
     engine = "---\nkind: ConfigMap\nmetadata: {name: c}\ndata: {p.yaml: 'max_batch_size: 7'}\n"
     options = "--model-path, Qwen/Qwen3-14B, --extra-engine-args, /etc/p.yaml"
     other = DYNAMO.replace("dynamo.vllm", "dynamo.trtllm").replace(f"--model, {MODEL}", options)

@@ -159,12 +159,21 @@ vllm serve Qwen/Qwen3-14B --port=8200 --kv-transfer-config "$C" -tp 2 &
 
 def test_sglang_has_roles(tmp_path: Path) -> None:
     text = "\n".join(
-        f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-14B --disaggregation-mode {role} --base-gpu-id {at} &"
-        for at, role in enumerate(("prefill", "decode"))
+        f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-14B --disaggregation-mode {role} --base-gpu-id {at}"
+        f" --disaggregation-transfer-backend nixl --disaggregation-bootstrap-port 8998{more} &"
+        for at, (role, more) in enumerate((("prefill", ""), ("decode", " --num-reserved-decode-tokens 256")))
     )
     found, notes = script(tmp_path, text, import_sglang)
-    assert "with roles, SGLang's scheduler is not simulated" in notes
-    assert found["cluster"] == {"instances": 2, "disaggregation": {"prefill_instances": 1, "decode_instances": 1}}
+    apart = {"prefill_instances": 1, "decode_instances": 1, "order": "decode-first"}
+    assert found["cluster"] == {"instances": 2, "disaggregation": apart}
+    assert found["policy"]["batching"] == {"kind": "sglang", "num_reserved_decode_tokens": 256}
+    assert "disaggregation-transfer-backend: not carried" in notes
+    assert "disaggregation-bootstrap-port: no effect" in notes
+    assert "decode.disaggregation-mode: taken: `role: decode` of `cluster.disaggregation`" in notes
+    cached = text.replace(
+        " --disaggregation-bootstrap-port", " --enable-hierarchical-cache --disaggregation-bootstrap-port"
+    )
+    assert script(tmp_path, cached, import_sglang)[0] == found
     _, notes = script(tmp_path, text.splitlines()[0], import_sglang)
     assert "a server that does only prefill is simulated as one that does all" in notes
 

@@ -111,6 +111,8 @@ VLLM = (
     ("cluster={disaggregation: {prefill_instances: 2, decode_instances: 1}}",),
     (POOLS,),
 )
+SGLANG_POOLS = """cluster={disaggregation: {order: decode-first}, pools: [{name: prefill, role: prefill, instances: 2,
+ tensor_parallel: 2}, {name: decode, role: decode, instances: 1, tensor_parallel: 2}]}"""
 SGLANG = (
     ("engine.max_num_seqs=7", "engine.max_model_len=4096", "engine.gpu_memory_utilization=0.8"),
     ("engine.enable_prefix_caching=false", "engine.enforce_eager=true", "cluster.tensor_parallel=2"),
@@ -121,6 +123,8 @@ SGLANG = (
     ("policy.batching.overlap_schedule=false", "policy.batching.schedule_conservativeness=0.3"),
     ("engine.lora={max_loras: 3, max_lora_rank: 32}", "cluster.instances=3"),
     ("engine.kv_tiers={kind: hicache, hicache_ratio: 3.0}",),
+    ("cluster={disaggregation: {order: decode-first, prefill_instances: 2, decode_instances: 1}}",),
+    ("policy.batching.num_reserved_decode_tokens=99", SGLANG_POOLS),
 )
 
 
