@@ -332,10 +332,10 @@ def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureVie
     others = [point for point in placed if point.point.number not in numbers]
     groups = (
         ("does not hold", [point for point in others if point.ok is False], "x", PALETTE[1], 8),
-        ("not settled", [point for point in others if point.grows], "diamond-open", PALETTE[2], 8),
+        ("in doubt", [point for point in others if point.in_doubt], "diamond-open", PALETTE[2], 8),
         (
             "beaten",
-            [point for point in others if point.ok is not False and not point.grows],
+            [point for point in others if point.ok is not False and not point.in_doubt],
             "circle-open",
             PALETTE[-1],
             8,

@@ -95,7 +95,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
     best_of_loads = []
     for members in _by_load(study, points).values():
         values = tuple(members[0].coordinates[path] for path in paths)
-        able = [member for member in members if member.ok is not False and not member.grows and member.status == "done"]
+        able = [member for member in members if _can_be_best(member)]
         places = {summary.point.number: [_placed(summary, wish) for wish in by] for summary in able}
         able.sort(key=lambda summary: (places[summary.point.number], summary.point.number))
         best = able[0] if able else None
@@ -133,6 +133,8 @@ class PointSummary:
     rows: tuple[Row, ...]
     ok: bool | None
     """Whether the constraints hold with every seed; None = there are none, or a run has no result."""
+    counts_served: bool = False
+    """Whether a constraint is on numbers of requests, and so on those that are not served."""
 
     @property
     def status(self) -> str:
@@ -170,6 +172,11 @@ class PointSummary:
         return self.unserved > 1 - MIN_SERVED_SHARE
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether its bounds only held as long as it ran, or for the requests that were served, and many were not."""
+        return self.grows or (self.ok is True and self.turns_away and not self.counts_served)
+
+    @property
     def coordinates(self) -> Mapping[str, Json]:
         """The point's values by path."""
         return self.point.coordinates
@@ -194,7 +201,10 @@ def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
     rows: dict[int, list[Row]] = {}
     for row in result.rows:
         rows.setdefault(row.point.number, []).append(row)
-    return tuple(PointSummary(point=own[0].point, rows=tuple(own), ok=_ok(own)) for own in rows.values())
+    counts = any(constraint.metric.startswith("requests.") for constraint in result.study.constraints)
+    return tuple(
+        PointSummary(point=own[0].point, rows=tuple(own), ok=_ok(own), counts_served=counts) for own in rows.values()
+    )
 
 
 def _ok(rows: Iterable[Row]) -> bool | None:
@@ -205,7 +215,8 @@ def _ok(rows: Iterable[Row]) -> bool | None:
 def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]) -> tuple[PointSummary, ...]:
     """Return the points that no other point dominates (better in one objective, worse in none), by the first objective.
 
-    Points whose constraints do not hold or would not in a longer run, or whose run was not finished, are excluded.
+    Points whose constraints do not hold, or hold only as long as they ran or for those that they served, or whose run
+    was not finished, are excluded.
     """
     if not objectives:
         return ()
@@ -223,10 +234,14 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     return tuple(front)
 
 
+def _can_be_best(summary: PointSummary) -> bool:
+    return summary.ok is not False and not summary.in_doubt and summary.status == "done"
+
+
 def _place(summary: PointSummary, objectives: Sequence[Objective]) -> tuple[float, ...]:
     """Return a point's objectives, all of which should be small; empty if it cannot be on the front."""
     values = [summary.mean(objective.metric) for objective in objectives]
-    if summary.ok is False or summary.grows or summary.status != "done" or None in values:
+    if not _can_be_best(summary) or None in values:
         return ()
     signed = zip(values, objectives, strict=True)
     return tuple(-value if objective.goal == "max" else value for value, objective in signed if value is not None)

@@ -249,11 +249,12 @@ def _in_doubt(points: Sequence[PointSummary]) -> Iterator[str]:
 
 def _unserved(points: Sequence[PointSummary]) -> Iterator[str]:
     """Yield how many points have latencies that are not those of all requests, unless bounds fail anyway."""
-    shares = [point.unserved for point in points if point.ok is not False and _away(point)]
-    if shares:
-        most = percent_text(round(1000 * max(shares)), 1000)
+    away = [point for point in points if point.ok is not False and not point.counts_served and _away(point)]
+    if away:
+        most = percent_text(round(1000 * max(point.unserved for point in away)), 1000)
         yield (
-            f"in {len(shares):,} of them up to {most} of the requests were rejected, dropped, lost or timed out, and"
+            f"{'? ' if any(point.in_doubt for point in away) else ''}in {len(away):,} of them up to {most} of the"
+            " requests were rejected, dropped, lost or timed out, and"
             " figures of latency are those of the others: bound these, too (--slo 'requests.rejected<=0')"
         )
 
@@ -383,7 +384,7 @@ def _rank(point: PointSummary, study: Study, front: set[int]) -> tuple[float, ..
     value = point.mean(first.metric)
     lost = point.status in {"invalid", "failed"}
     placed = 1e308 if value is None else -value if first.goal == "max" else value
-    doubt = 2.0 if point.ok is False else float(point.grows)
+    doubt = 2.0 if point.ok is False else float(point.in_doubt)
     return (float(lost), doubt, float(point.point.number not in front), placed, point.point.number)
 
 
@@ -406,7 +407,7 @@ def _table(study: Study, points: Sequence[PointSummary], front: set[int]) -> lis
     head = ["", *names.values(), *map(_latency, metrics), "", ""]
     rows = []
     for point in points:
-        cells = ["*" if point.point.number in front else "✗" if point.ok is False else "?" if point.grows else ""]
+        cells = ["*" if point.point.number in front else "✗" if point.ok is False else "?" if point.in_doubt else ""]
         cells += [value_text(point.coordinates.get(path)) for path in names]
         cells += [number_text(point.mean(metric)) for metric in metrics]
         note = _away(point) if point.status == "done" else f"{point.status}: {point.why}"

@@ -155,7 +155,7 @@ def test_the_front_has_the_points_that_no_other_one_beats(seen: Seen) -> None:
     drawn = {one[0] for trace in view["data"] for one in trace["customdata"]}
     assert drawn == set(range(12))
     shown = {name: {one[0] for one in trace["customdata"]} for name, trace in found.items()}
-    assert shown["does not hold"] | shown.get("not settled", set()) == set(range(12)) - places.keys()
+    assert shown["does not hold"] | shown.get("in doubt", set()) == set(range(12)) - places.keys()
 
 
 def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 import blis_tui
 from blis_tui.study.planning.plan_text import plan_text
-from blis_tui.study.point_summary import summaries
+from blis_tui.study.point_summary import PointSummary, study_front, summaries
+from blis_tui.study.study_rows import value_text
 from blis_tui.study.study_text import study_text
 from tests.results.test_lints import ids
 
@@ -86,6 +87,32 @@ def test_a_point_that_turns_requests_away_says_how_many() -> None:
     assert f"in 1 of them up to {share} of the requests were rejected" in " ".join(text.split())
     alone = blis_tui.sweep("quickstart", axes={"cluster.instances": [2]}, set=load, slos=["latency.ttft_ms.p99<=250"])
     assert "not served" not in study_text(alone)
+
+
+def test_a_point_that_turns_requests_away_is_on_no_front_unless_their_number_is_bounded() -> None:
+    """It has the lower latencies; whoever bounds how many must complete has said which matter."""
+    shed = {"kind": "token-bucket", "capacity_tokens": 5000, "refill_tokens_per_s": 5000}
+    load = {"workload.rate_per_s": 40, "workload.requests": 900, "expect": [], "cluster.instances": 2}
+    latency, count = "latency.ttft_ms.p99<=250", "requests.completed>=100"
+    for bounds, marks in (([latency], ["?", "*"]), ([latency, count], ["*", ""])):
+        result = blis_tui.sweep(
+            "quickstart",
+            axes={"policy.admission": [shed, "always-admit"]},
+            set=load,
+            slos=bounds,
+            objectives=["latency.ttft_ms.p99"],
+        )
+        text, points = study_text(result), summaries(result)
+        assert [_mark(text, point) for point in points] == marks
+        assert {point.point.number for point in study_front(result.study, points)} == {marks.index("*")}
+        assert ("? in 1 of them up to" in " ".join(text.split())) == (len(bounds) == 1)
+
+
+def _mark(text: str, point: PointSummary) -> str:
+    """What stands before a point in the table."""
+    (name,) = map(value_text, point.coordinates.values())
+    (line,) = [line for line in text.splitlines() if line[3:].startswith(name)]
+    return line[0].strip()
 
 
 def test_a_plan_says_what_its_runs_do_not_show_of_instances_that_come_and_go() -> None:

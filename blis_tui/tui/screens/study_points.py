@@ -16,7 +16,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
-from blis_tui.base.units import fine_bar, number_text, plural
+from blis_tui.base.units import fine_bar, number_text, percent_text, plural
 from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Subject
 from blis_tui.debugger.why.explanation import Part as Paragraph
 from blis_tui.results.expectations import judge
@@ -270,7 +270,7 @@ def _titled(title: str, column: str, order: Order) -> str:
 def _marks(entry: PointEntry, _width: int) -> Part:
     mark = "●" if entry.marked else " "
     stands, style = ("*", "$success bold") if entry.on_front else ("✗", "$error") if entry.ok is False else (" ", "")
-    if entry.summary is not None and entry.summary.grows:
+    if entry.summary is not None and entry.summary.in_doubt:
         stands, style = "?", "$warning bold"
     return (mark + stands, "$accent bold" if entry.marked and stands == " " else style)
 
@@ -430,6 +430,9 @@ def _headline(study: Study, entry: PointEntry, rivals: Sequence[PointSummary]) -
         return "It breaks a bound, so it cannot be on the front."
     if entry.summary is not None and entry.summary.grows:
         return "It meets all bounds as long as it ran, but ever more requests were in the system at the end."
+    if entry.summary is not None and entry.summary.in_doubt:
+        share = percent_text(round(1000 * entry.summary.unserved), 1000)
+        return f"It meets all bounds, but {share} of its requests were not served, and no latency tells of these."
     if not study.objectives:
         return "The study has no objectives, so there is no front." + (" All bounds hold." if entry.ok else "")
     if entry.on_front:
