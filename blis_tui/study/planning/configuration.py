@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,7 +17,7 @@ from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.study_records import Point
 from blis_tui.study.bounds import counts_up
-from blis_tui.study.planning.answer import INSTANCES, Candidate, Question, Trial
+from blis_tui.study.planning.answer import INSTANCES, USUAL_CONFIDENCE, Candidate, Question, Trial
 from blis_tui.study.planning.driver import Run
 from blis_tui.study.planning.search import (
     Verdict,
@@ -320,8 +321,10 @@ class Configuration:
             while True:
                 probes = wanted.probes
                 runs = [self._probing(probe, placed, load) for probe in probes]
+                then: Callable[[], Run | None] = partial(self._on_slower, runs[-1], placed(probes[-1])[0])
                 if wanted.likely is not None:
-                    runs[-1] = replace(runs[-1], then=self._probing(wanted.likely, placed, load))
+                    then = partial(self._probing, wanted.likely, placed, load)
+                runs[-1] = replace(runs[-1], then=then)
                 rows = self._judged((yield runs))
                 if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
                     raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
@@ -345,6 +348,17 @@ class Configuration:
     def _probing(self, probe: Probe, placed: Callable[[Probe], tuple[int | None, float | None]], load: Load) -> Run:
         size, rate = placed(probe)
         return self._run(size, rate, self._study.seeds[probe.seed], load, quick=probe.quick)
+
+    def _on_slower(self, run: Run, size: int | None) -> Run | None:
+        """Return the run on a slower server that is needed if a run shows that its size is the answer."""
+        question, steady = self._question, run.steady
+        asked = question.confidence is None and self._slower is None and not question.max_rate
+        if not asked or size is None or steady is None or steady.kind != "long":
+            return None
+        sized = Point(self._point.number, (*self._point.overrides, *self._size(size)))
+        slow = slower(self._study, sized, USUAL_CONFIDENCE)
+        point = Point(run.point.number, (*run.point.overrides, *parse_overrides(run.values)))
+        return slow_run(point, run.seed, steady, slow) if isinstance(slow, SlowServer) and slow.matters else None
 
     def _doubtful(self, probe: Probe, row: Row) -> bool:
         """Return whether it may be luck that a run holds: its KV cache filled, and it is the only one."""
@@ -436,6 +450,12 @@ class Configuration:
             capacity_per_s=self._capacity_per_s,
             tried=tried,
         )
+
+
+def slow_run(point: Point, seed: int, steady: Steady | None, slow: SlowServer) -> Run:
+    """Return a run on a slower server."""
+    tightened = None if steady is None else replace(steady, bounds=slow.tightened(steady.bounds))
+    return Run(point=point, values=slow.values, seed=seed, steady=tightened)
 
 
 def _other_seeds(seed: int) -> list[int]:

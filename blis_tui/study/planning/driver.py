@@ -43,8 +43,9 @@ class Run:
     seed: int
     steady: Steady | None = None
     """What must be known of the long run; None = the run ends by itself."""
-    then: Run | None = None
-    """The run that is probably needed after it, and is made meanwhile where a process has nothing else to do."""
+    then: Callable[[], Run | None] | None = None
+    """Returns the run that is probably needed after it, and is made meanwhile where a process has nothing else to do.
+    """
 
 
 class _Made(NamedTuple):
@@ -92,7 +93,7 @@ class Driver:
         self._on_run = on_run
         self._waiting: dict[str, list[tuple[_PendingSearch[object], int, _Made]]] = {}
         self._ready: list[Task] = []
-        self._likely: list[Run] = []
+        self._likely: list[Callable[[], Run | None]] = []
         self._early: dict[str, Outcome | None] = {}
         """Runs that were begun before anybody needed them, by their keys; None = they go on."""
         self.runs = 0
@@ -155,8 +156,9 @@ class Driver:
         while self._ready and self._runner.room:
             self._runner.start(self._ready.pop(0))
         while self._likely and not self._ready and self._runner.idle:
-            made = self._made(self._likely.pop(0))
-            if isinstance(made, Row) or made.task.key in self._waiting or made.task.key in self._early:
+            run = self._likely.pop(0)()
+            made = None if run is None else self._made(run)
+            if not isinstance(made, _Made) or made.task.key in self._waiting or made.task.key in self._early:
                 continue
             if self._results.find(made.task.key, (), made.point, made.seed, made.experiment) is None:
                 self._early[made.task.key] = None

@@ -35,7 +35,7 @@ from blis_tui.study.planning.answer import (
     more_processes,
     run_experiment,
 )
-from blis_tui.study.planning.configuration import Configuration
+from blis_tui.study.planning.configuration import Configuration, slow_run
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import failure_reason
 from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded, slower
@@ -231,8 +231,7 @@ def _slower(question: Question, best: Candidate | None) -> Search[_OnSlower]:
         return _OnSlower()
     confidence = question.confidence or USUAL_CONFIDENCE
     slow, trial = slower(question.study, _sized(question, best), confidence), best.decides
-    asked = question.confidence is None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0
-    if not asked or trial is None or not isinstance(slow, SlowServer):
+    if question.confidence is not None or trial is None or not isinstance(slow, SlowServer) or not slow.matters:
         return _OnSlower(slow)
     bound = yield from on_slower_server(question, trial, slow)
     if bound is None or bound.holds:
@@ -246,8 +245,7 @@ def on_slower_server(question: Question, trial: Trial, slow: SlowServer) -> Sear
     if nearest is None:
         return None
     mine, row = nearest
-    steady = None if trial.steady is None else replace(trial.steady, bounds=slow.tightened(trial.steady.bounds))
-    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, steady=steady)]
+    (other,) = yield [slow_run(row.point, row.seed, trial.steady, slow)]
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
         return None

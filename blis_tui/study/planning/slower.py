@@ -56,6 +56,11 @@ class SlowServer:
     later: float = 1.0
     """Further factor on TTFT, on top of the effect of longer steps."""
 
+    @property
+    def matters(self) -> bool:
+        """Whether it is slower at all."""
+        return max(self.times, self.later) > 1.0
+
     def tightened(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
         """Return bounds that a run with its step times meets if first tokens that are later still meet these."""
         return tuple(
