@@ -70,7 +70,9 @@ class Handovers(Picklable):
     def excess(self, batch: Batch, request: Request) -> str:
         """Return why there will never be room for a prompt with what is reserved for its answer, or ""."""
         need, have = request.input_tokens + self._reserved, batch.pool.total * batch.limits.block_size_tokens
-        return f"prompt of {request.input_tokens} + {self._reserved} reserved tokens, there are {have}" * (need > have)
+        if need <= have:
+            return ""
+        return f"prompt of {request.input_tokens} + {self._reserved} reserved tokens, there are {have}"
 
     def forget(self, request: Request) -> None:
         """Forget a request that will not come."""
