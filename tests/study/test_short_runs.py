@@ -11,6 +11,7 @@ from blis_tui.study.planning.plan_text import plan_text
 from blis_tui.study.point_summary import PointSummary, study_front, summaries
 from blis_tui.study.study_rows import value_text
 from blis_tui.study.study_text import study_text
+from blis_tui.tui.screens.study_points import Board, explained
 from tests.results.test_lints import ids
 
 GROWING = {
@@ -106,6 +107,13 @@ def test_a_point_that_turns_requests_away_is_on_no_front_unless_their_number_is_
         assert [_mark(text, point) for point in points] == marks
         assert {point.point.number for point in study_front(result.study, points)} == {marks.index("*")}
         assert ("? in 1 of them up to" in " ".join(text.split())) == (len(bounds) == 1)
+        board = Board(result.study)
+        board.add(result.rows)
+        shown = board.entries[0]
+        away = int(str(result.rows[0].figures["requests.rejected"]))
+        said = f"but {100 * away / 900:.0f} % of its requests were not served"
+        assert (said in explained(result.study, board.entries, shown).headline) == (len(bounds) == 1)
+        assert shown.on_front == (len(bounds) == 2)
 
 
 def _mark(text: str, point: PointSummary) -> str:
